@@ -1,0 +1,174 @@
+//! `mesure-memoire`: estimate, environment and measure from a shell. Results go to standard
+//! output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments or
+//! measurement unavailable, 1 anything else.
+
+use std::io::{IsTerminal, stderr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use iteragpu_lab::arguments::{parse_bits, parse_count, parse_seed};
+use iteragpu_lab::cli::{answer_clap, complain, fail, in_french, print_result};
+use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::worker::WorkerProgram;
+use iteragpu_lab::{
+    EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, environment_report,
+    estimate_weights,
+};
+
+#[derive(Parser)]
+#[command(
+    name = "mesure-memoire",
+    version,
+    about = "Calcule la taille des poids d'un modèle, décrit l'environnement GPU et mesure la mémoire d'un petit réseau."
+)]
+struct Line {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Calcule les octets que prennent les poids, sans GPU
+    Estimate(EstimateOptions),
+    /// Décrit l'environnement GPU réellement accessible
+    Environment(EnvironmentOptions),
+    /// Mesure Linear -> GELU -> Linear sur un seul GPU, dans un processus neuf
+    Measure(MeasureOptions),
+}
+
+// Values are taken as text: the library checks them and words the refusal.
+
+#[derive(Args)]
+struct EstimateOptions {
+    /// Nombre de paramètres, de 1 à 18446744073709551615
+    #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
+    parameters: String,
+    /// Bits par paramètre : 4, 8, 16 ou 32
+    #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
+    bits: String,
+    /// Réserve supposée en Gio, par exemple 4 ou 4.5 [par défaut : 0]
+    #[arg(long, value_name = "GIO", default_value = "0", allow_hyphen_values = true)]
+    reserve_gib: String,
+}
+
+#[derive(Args)]
+struct EnvironmentOptions {
+    /// Le GPU à examiner : cuda:0, cuda:1, etc. [par défaut : cuda:0]
+    #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
+    device: String,
+}
+
+#[derive(Args)]
+struct MeasureOptions {
+    /// Le seul GPU à mesurer : cuda:0, cuda:1, etc. [par défaut : cuda:0]
+    #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
+    device: String,
+    /// Première dimension des entrées [par défaut : 2]
+    #[arg(long, value_name = "NOMBRE", default_value = "2", allow_hyphen_values = true)]
+    batch: String,
+    /// Deuxième dimension des entrées [par défaut : 128]
+    #[arg(long, value_name = "NOMBRE", default_value = "128", allow_hyphen_values = true)]
+    context: String,
+    /// Largeur des deux couches et troisième dimension des entrées [par défaut : 1024]
+    #[arg(long, value_name = "NOMBRE", default_value = "1024", allow_hyphen_values = true)]
+    width: String,
+    /// Type des poids et des entrées : float32, float16 ou bfloat16 [par défaut : float32]
+    #[arg(long, value_name = "TYPE", default_value = "float32", allow_hyphen_values = true)]
+    dtype: String,
+    /// Nombre de passages d'échauffement [par défaut : 3]
+    #[arg(long, value_name = "NOMBRE", default_value = "3", allow_hyphen_values = true)]
+    warmup: String,
+    /// Nombre de passages mesurés après l'échauffement [par défaut : 5]
+    #[arg(long, value_name = "NOMBRE", default_value = "5", allow_hyphen_values = true)]
+    repeats: String,
+    /// Graine du tirage des poids et des entrées [par défaut : 1729]
+    #[arg(long, value_name = "NOMBRE", default_value = "1729", allow_hyphen_values = true)]
+    seed: String,
+    /// Ajoute les empreintes SHA-256 des poids, des entrées et de la sortie
+    #[arg(long)]
+    digest: bool,
+    /// Nouveau fichier JSON à créer ; sans cette option, le JSON va sur la sortie standard
+    #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
+    output: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let matches = in_french(Line::command()).try_get_matches();
+    match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
+        Ok(line) => run(line.task),
+        Err(error) => answer_clap(&error),
+    }
+}
+
+fn run(task: Task) -> ExitCode {
+    match task {
+        Task::Estimate(options) => estimate(&options).map_or_else(fail, |result| print_result(&result.to_string())),
+        Task::Environment(options) => {
+            environment(&options).map_or_else(fail, |report| print_result(&report.to_string()))
+        }
+        Task::Measure(options) => measure(&options).unwrap_or_else(fail),
+    }
+}
+
+fn estimate(options: &EstimateOptions) -> Result<Estimate, LabError> {
+    let parameters = parse_count("parameters", &options.parameters)?;
+    estimate_weights(parameters, parse_bits("bits", &options.bits)?, &options.reserve_gib)
+}
+
+fn environment(options: &EnvironmentOptions) -> Result<EnvironmentReport, LabError> {
+    environment_report(&options.device)
+}
+
+fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
+    let config = configuration(options)?;
+    config.check()?;
+    let file = options.output.as_ref().map(NewFile::check).transpose()?;
+    let measurement = measure_with(&WorkerProgram::locate()?, &config, options.digest, &mut progress(&config))?;
+    Ok(match file {
+        None => print_result(&measurement.to_string()),
+        Some(file) => save(&file, &measurement),
+    })
+}
+
+fn configuration(options: &MeasureOptions) -> Result<MeasureConfig, LabError> {
+    Ok(MeasureConfig {
+        device: options.device.clone(),
+        batch: parse_count("batch", &options.batch)?,
+        context: parse_count("context", &options.context)?,
+        width: parse_count("width", &options.width)?,
+        dtype: options.dtype.parse()?,
+        warmup: parse_count("warmup", &options.warmup)?,
+        repeats: parse_count("repeats", &options.repeats)?,
+        seed: parse_seed("seed", &options.seed)?,
+    })
+}
+
+/// A measurement that cannot be saved is printed: the GPU time behind it must not be lost.
+fn save(file: &NewFile, measurement: &Measurement) -> ExitCode {
+    match file.write(format!("{measurement}\n").as_bytes()) {
+        Ok(()) => {
+            complain(&format!("Mesure enregistrée dans le nouveau fichier « {} ».", file.path().display()));
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            complain(&format!("{error} La mesure est donnée sur la sortie standard."));
+            print_result(&measurement.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Tells a person at a terminal what has been measured so far; a log file gets none of it.
+fn progress(config: &MeasureConfig) -> impl FnMut(&PhaseRow) {
+    let shown = stderr().is_terminal();
+    let repeats = config.repeats;
+    move |row| {
+        // At most ten lines for the repetitions, however many there are.
+        let due = row.run_index % repeats.div_ceil(10) == 0;
+        if shown && due {
+            let of = if row.run_index == 0 { String::new() } else { format!(" {}/{repeats}", row.run_index) };
+            complain(&format!("{}{of} : {:.6} s", row.phase, row.elapsed_seconds));
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Writes a new file or nothing: a name never shows a file that is not complete, and an existing
+//! file is never touched.
+
+use std::fs::{File, Permissions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use tempfile::{Builder, NamedTempFile};
+
+use crate::error::LabError;
+use crate::measure::Measurement;
+
+/// A name that was free when it was checked, in a folder that can be written to.
+#[derive(Clone, Debug)]
+pub struct NewFile {
+    path: PathBuf,
+}
+
+impl NewFile {
+    /// Checks that `path` is free and that its folder takes a new file, before anything else is done.
+    ///
+    /// # Errors
+    /// [`LabError::FileExists`] when anything has that name, a dangling link included;
+    /// [`LabError::NotWritable`] when the folder does not take files.
+    pub fn check(path: impl Into<PathBuf>) -> Result<Self, LabError> {
+        let file = Self { path: path.into() };
+        if file.path.symlink_metadata().is_ok() {
+            return Err(file.exists());
+        }
+        if file.path.file_name().is_none() {
+            return Err(file.not_writable(std::io::ErrorKind::InvalidInput.into()));
+        }
+        file.temporary()?;
+        Ok(file)
+    }
+
+    /// Writes `contents` completely under the name, flushed to the disk, or not at all.
+    ///
+    /// # Errors
+    /// [`LabError::FileExists`] when the name was taken meanwhile, [`LabError::NotWritable`] for
+    /// any other failure.
+    pub fn write(&self, contents: &[u8]) -> Result<(), LabError> {
+        let mut temporary = self.temporary()?;
+        temporary.write_all(contents).map_err(|error| self.not_writable(error))?;
+        temporary.as_file().sync_all().map_err(|error| self.not_writable(error))?;
+        temporary.persist_noclobber(&self.path).map_err(|failed| match failed.error.kind() {
+            std::io::ErrorKind::AlreadyExists => self.exists(),
+            _ => self.not_writable(failed.error),
+        })?;
+        // The new name itself must survive a power cut; a file system that cannot sync folders
+        // has already done what it can.
+        let _ = File::open(self.folder()).and_then(|folder| folder.sync_all());
+        Ok(())
+    }
+
+    /// The name as given.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn temporary(&self) -> Result<NamedTempFile, LabError> {
+        let mut builder = Builder::new();
+        builder.prefix(".iteragpu-").suffix(".tmp");
+        // Results are as readable as any other file of the user; the umask still applies.
+        #[cfg(unix)]
+        builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+        builder.tempfile_in(self.folder()).map_err(|error| self.not_writable(error))
+    }
+
+    fn folder(&self) -> &Path {
+        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    fn exists(&self) -> LabError {
+        LabError::FileExists { path: self.shown() }
+    }
+
+    fn not_writable(&self, source: std::io::Error) -> LabError {
+        LabError::NotWritable { path: self.shown(), source: without_path(source) }
+    }
+
+    fn shown(&self) -> String {
+        crate::error::shortened(&self.path.to_string_lossy(), 120)
+    }
+}
+
+/// Saves a measurement as a new JSON file and returns its name.
+///
+/// The argument is a measurement's outcome, so that a notebook cell can call this whether or not
+/// the measurement took place.
+///
+/// # Errors
+/// [`LabError::NothingToSave`] with the reason when there is no measurement, else as [`NewFile`].
+///
+/// # Examples
+/// ```
+/// use iteragpu_lab::{LabError, MeasureConfig, measure, save_new};
+///
+/// let outcome = measure(&MeasureConfig { device: "cpu".to_owned(), ..MeasureConfig::default() });
+/// assert!(matches!(save_new(&outcome, "never-written.json"), Err(LabError::NothingToSave { .. })));
+/// assert!(!std::path::Path::new("never-written.json").exists());
+/// ```
+pub fn save_new(outcome: &Result<Measurement, LabError>, path: impl Into<PathBuf>) -> Result<Saved, LabError> {
+    match outcome {
+        Ok(measurement) => {
+            let file = NewFile::check(path)?;
+            file.write(format!("{measurement}\n").as_bytes())?;
+            Ok(Saved { path: file.path })
+        }
+        Err(error) => Err(LabError::NothingToSave { reason: error.to_string() }),
+    }
+}
+
+/// A file that has been written. `Display` says so in French.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Saved {
+    /// Its name as given.
+    pub path: PathBuf,
+}
+
+impl std::fmt::Display for Saved {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Mesure enregistrée dans le nouveau fichier « {} ».", self.path.display())
+    }
+}
+
+/// tempfile adds the temporary's path to its errors; a reader needs the cause only.
+fn without_path(error: std::io::Error) -> std::io::Error {
+    match error.raw_os_error() {
+        Some(code) => std::io::Error::from_raw_os_error(code),
+        None => error.kind().into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+    #[test]
+    fn a_new_file_is_complete_and_leaves_nothing_beside_it() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.json");
+        NewFile::check(&path)?.write(b"whole")?;
+        assert_eq!(fs::read(&path)?, b"whole");
+        assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn a_taken_name_is_refused_before_and_after() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.json");
+        let checked = NewFile::check(&path)?;
+        fs::write(&path, "first")?;
+        assert!(matches!(NewFile::check(&path), Err(LabError::FileExists { .. })));
+        assert!(matches!(checked.write(b"second"), Err(LabError::FileExists { .. })));
+        assert_eq!(fs::read(&path)?, b"first");
+        assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        assert!(matches!(NewFile::check(folder.path()), Err(LabError::FileExists { .. })));
+        Ok(())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_dangling_link_counts_as_taken() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let link = folder.path().join("link.json");
+        std::os::unix::fs::symlink(folder.path().join("nowhere"), &link)?;
+        assert!(matches!(NewFile::check(&link), Err(LabError::FileExists { .. })));
+        assert!(!folder.path().join("nowhere").exists());
+        Ok(())
+    }
+
+    #[test]
+    fn a_missing_folder_is_named_with_its_reason() {
+        let refused = NewFile::check("no-such-folder/a.json").map(|_| ()).map_err(|error| error.to_string());
+        assert!(refused.is_err_and(|text| text.contains("no-such-folder/a.json") && !text.contains(".tmp")));
+        for bad in ["", "..", "/"] {
+            assert!(NewFile::check(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_has_the_permissions_of_any_other() -> Outcome {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir()?;
+        let (ours, other) = (folder.path().join("ours"), folder.path().join("other"));
+        NewFile::check(&ours)?.write(b"")?;
+        fs::write(&other, "")?;
+        assert_eq!(fs::metadata(ours)?.permissions().mode(), fs::metadata(other)?.permissions().mode());
+        Ok(())
+    }
+}

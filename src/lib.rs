@@ -1,0 +1,49 @@
+//! Honest numbers before a GPU is rented: how many bytes a model's weights take, what a GPU
+//! environment really is, and what PyTorch's allocator counts on one chosen GPU.
+//!
+//! The modules stand in the order of the data's way:
+//!
+//! 1. [`arguments`]: text that people enter, turned into checked values;
+//! 2. [`estimate`]: parameters and bits to exact bytes and exact GiB, without a GPU;
+//! 3. [`environment`]: which GPU runtime can be reached, and the reason when none can;
+//! 4. [`mod@measure`]: configuration, phase rows and the measurement;
+//! 5. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
+//! 6. [`export`]: a new file or nothing;
+//! 7. [`display`]: what a notebook shows; [`error`]: what can go wrong.
+//!
+//! Calculated and measured numbers are never mixed: each carries its `kind` and its scope.
+//!
+//! # Example
+//! ```
+//! use iteragpu_lab::{MeasureConfig, estimate_weights, measure, outcome_text};
+//!
+//! // Arithmetic: exact everywhere.
+//! let estimate = estimate_weights(70_000_000_000, 16, "0")?;
+//! assert_eq!(estimate.theoretical_weight_gib, "130.3851604461669921875");
+//!
+//! // Measurement: on the chosen GPU, or the reason why there is none.
+//! let config = MeasureConfig { batch: 1, context: 16, width: 64, ..MeasureConfig::default() };
+//! let measurement = measure(&config);
+//! println!("{}", outcome_text(&measurement));
+//! # Ok::<(), iteragpu_lab::LabError>(())
+//! ```
+
+pub mod arguments;
+#[cfg(feature = "cli")]
+pub mod cli;
+pub mod display;
+pub mod environment;
+pub mod error;
+pub mod estimate;
+pub mod export;
+mod json;
+pub mod measure;
+pub mod protocol;
+pub mod worker;
+
+pub use display::outcome_text;
+pub use environment::{EnvironmentReport, environment_report};
+pub use error::LabError;
+pub use estimate::{Estimate, estimate_weights};
+pub use export::{NewFile, Saved, save_new};
+pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure};

@@ -1,0 +1,269 @@
+//! The command as a person runs it: exit codes, what goes where, and what is written.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use common::StandIn;
+use serde_json::Value;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// The command with a worker of the given path; a path that does not exist stands for none.
+fn command(worker: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+    command.env("ITERAGPU_WORKER", worker);
+    command
+}
+
+fn run(worker: &Path, arguments: &[&str]) -> std::io::Result<Output> {
+    command(worker).args(arguments).output()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+const NO_WORKER: &str = "/nonexistent/iteragpu-worker";
+const SMALL: [&str; 13] = [
+    "measure",
+    "--device",
+    "cuda:0",
+    "--batch",
+    "1",
+    "--context",
+    "16",
+    "--width",
+    "64",
+    "--warmup",
+    "1",
+    "--repeats",
+    "2",
+];
+
+#[test]
+fn estimate_prints_exact_json() -> Outcome {
+    let arguments = ["estimate", "--parameters", "7000000000", "--bits", "16", "--reserve-gib", "4"];
+    let output = run(Path::new(NO_WORKER), &arguments)?;
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let value: Value = serde_json::from_str(&stdout(&output))?;
+    assert_eq!(value["kind"], "arithmetic_only");
+    assert_eq!(value["theoretical_weight_bytes"], 14_000_000_000u64);
+    assert_eq!(value["weights_plus_assumed_reserve_gib"], "17.03851604461669921875");
+    assert_eq!(value.as_object().map(|object| object.len()), Some(8));
+    Ok(())
+}
+
+#[test]
+fn wrong_arguments_name_option_text_and_what_is_accepted() -> Outcome {
+    let estimate = |option: &'static str, value: &'static str| {
+        let mut arguments = vec!["estimate", "--parameters", "7", "--bits", "16", "--reserve-gib", "0"];
+        let position = arguments.iter().position(|argument| *argument == option).unwrap_or(0);
+        arguments[position + 1] = value;
+        arguments
+    };
+    let measure = |option: &'static str, value: &'static str| vec!["measure", option, value];
+    let mut cases = Vec::new();
+    for value in ["0", "-1", "", "NaN", "2_5", "18446744073709551616", "1e9", "7.0"] {
+        cases.push(("--parameters", value, estimate("--parameters", value)));
+    }
+    for value in ["", "0", "5", "64", "-4"] {
+        cases.push(("--bits", value, estimate("--bits", value)));
+    }
+    for value in ["", "-1", "NaN", "inf", "2_5", "4,5", "99999999999999999999999999999"] {
+        cases.push(("--reserve-gib", value, estimate("--reserve-gib", value)));
+    }
+    for value in
+        ["cuda", "cuda:", "cuda:-1", "CUDA:0", "cuda:0 cuda:1", "cuda:99999999999999999999", "cuda:00", "cpu", ""]
+    {
+        cases.push(("--device", value, measure("--device", value)));
+        cases.push(("--device", value, vec!["environment", "--device", value]));
+    }
+    for option in ["--batch", "--context", "--width", "--warmup", "--repeats"] {
+        for value in ["0", "-1", "1.5", ""] {
+            cases.push((option, value, measure(option, value)));
+        }
+    }
+    cases.push(("--dtype", "float64", measure("--dtype", "float64")));
+    cases.push(("--seed", "-1", measure("--seed", "-1")));
+    cases.push(("--seed", "9223372036854775808", measure("--seed", "9223372036854775808")));
+    for (option, value, arguments) in cases {
+        let output = run(Path::new(NO_WORKER), &arguments)?;
+        let text = stderr(&output);
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{arguments:?}");
+        let shown = format!("{option} : « {value} » refusé. Accepté : ");
+        assert!(text.starts_with(&shown), "{arguments:?}: {text}");
+    }
+    Ok(())
+}
+
+#[test]
+fn help_and_refusals_are_in_french() -> Outcome {
+    let english = ["Usage:", "Options:", "Commands:", "error:", "Print", "default", "required", "unexpected", "tip:"];
+    let cases: [(&[&str], i32); 14] = [
+        (&["--help"], 0),
+        (&["estimate", "--help"], 0),
+        (&["environment", "--help"], 0),
+        (&["measure", "-h"], 0),
+        (&["--version"], 0),
+        (&[], 2),
+        (&["mesure"], 2),
+        (&["estimate"], 2),
+        (&["estimate", "--parameters"], 2),
+        (&["estimate", "--parametres", "7"], 2),
+        (&["measure", "extra"], 2),
+        (&["measure", "--batch", "1", "--batch", "2"], 2),
+        (&["measure", "--digest=yes"], 2),
+        (&["help"], 2),
+    ];
+    for (arguments, code) in cases {
+        let output = run(Path::new(NO_WORKER), arguments)?;
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}");
+        let (said, silent) =
+            if code == 0 { (stdout(&output), stderr(&output)) } else { (stderr(&output), stdout(&output)) };
+        assert!(!said.is_empty() && silent.is_empty(), "{arguments:?}");
+        for word in english {
+            assert!(!said.contains(word), "{arguments:?} says {word}: {said}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn the_help_states_the_originals_defaults() -> Outcome {
+    let help = stdout(&run(Path::new(NO_WORKER), &["measure", "--help"])?);
+    let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for default in ["2", "128", "1024", "float32", "3", "5", "1729", "cuda:0"] {
+        assert!(help.contains(&format!("[par défaut : {default}]")), "{default}");
+    }
+    // The values behind the words: a measurement records them.
+    let good = StandIn::new("good")?;
+    let output = command(&good.program()).args(["measure", "--repeats", "2"]).output()?;
+    let value: Value = serde_json::from_str(&stdout(&output))?;
+    let recorded = &value["configuration"];
+    for (key, default) in [("batch", 2), ("context", 128), ("width", 1024), ("warmup", 3), ("seed", 1729)] {
+        assert_eq!(recorded[key], default, "{key}");
+    }
+    assert_eq!((&recorded["dtype"], &recorded["device"]), (&"float32".into(), &"cuda:0".into()));
+    Ok(())
+}
+
+#[test]
+fn without_a_worker_environment_explains_and_measure_refuses() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("mesures.json");
+    let environment = run(Path::new(NO_WORKER), &["environment"])?;
+    assert_eq!(environment.status.code(), Some(0));
+    let report: Value = serde_json::from_str(&stdout(&environment))?;
+    assert_eq!(report["torch_importable"], false);
+    assert!(report["reason"].as_str().is_some_and(|reason| !reason.is_empty()));
+    assert!(!stdout(&environment).contains("/nonexistent"), "no path in any output");
+
+    let measure = command(Path::new(NO_WORKER)).args(SMALL).arg("--output").arg(&file).output()?;
+    assert_eq!((measure.status.code(), stdout(&measure).as_str()), (Some(2), ""));
+    assert!(stderr(&measure).starts_with("Aucune mesure"));
+    assert_eq!(fs::read_dir(folder.path())?.count(), 0);
+    Ok(())
+}
+
+#[test]
+fn a_measurement_is_saved_once_and_never_over_another() -> Outcome {
+    let good = StandIn::new("good")?;
+    let file = good.beside("mesures.json");
+    let saved = command(&good.program()).args(SMALL).arg("--output").arg(&file).output()?;
+    assert_eq!((saved.status.code(), stdout(&saved).as_str()), (Some(0), ""));
+    let text = fs::read_to_string(&file)?;
+    assert!(text.ends_with("}\n") && serde_json::from_str::<Value>(&text)?["artifact"] == "iteragpu-lab-v1");
+
+    let again = command(&good.program()).args(SMALL).arg("--output").arg(&file).output()?;
+    assert_eq!((again.status.code(), stdout(&again).as_str()), (Some(2), ""));
+    assert!(stderr(&again).contains("existe déjà"));
+    assert_eq!(fs::read_to_string(&file)?, text);
+    Ok(())
+}
+
+#[test]
+fn an_existing_name_is_refused_before_the_worker_starts() -> Outcome {
+    let endless = StandIn::new("endless")?;
+    let file = endless.beside("mesures.json");
+    fs::write(&file, "kept")?;
+    let output = command(&endless.program()).args(SMALL).arg("--output").arg(&file).output()?;
+    assert_eq!(output.status.code(), Some(2));
+    assert!(!endless.beside("pid").exists(), "the worker was started");
+    assert_eq!(fs::read_to_string(&file)?, "kept");
+    Ok(())
+}
+
+#[test]
+fn a_name_taken_meanwhile_sends_the_result_to_standard_output() -> Outcome {
+    let slow = StandIn::new("slow")?;
+    let file = slow.beside("mesures.json");
+    let child = command(&slow.program())
+        .args(SMALL)
+        .arg("--output")
+        .arg(&file)
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()?;
+    // The stand-in pauses for a second between its rows.
+    std::thread::sleep(Duration::from_millis(500));
+    fs::write(&file, "another's")?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(serde_json::from_str::<Value>(&stdout(&output))?["artifact"], "iteragpu-lab-v1");
+    assert_eq!(fs::read_to_string(&file)?, "another's");
+    Ok(())
+}
+
+#[test]
+fn a_failure_writes_no_file() -> Outcome {
+    for behaviour in ["no-gpu", "gpu-memory", "killed", "half", "garbage", "other-version", "no-library", "crashed"] {
+        let stand_in = StandIn::new(behaviour)?;
+        let folder = tempfile::tempdir()?;
+        let output =
+            command(&stand_in.program()).args(SMALL).arg("--output").arg(folder.path().join("m.json")).output()?;
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{behaviour}");
+        assert!(stderr(&output).starts_with("Aucune mesure"), "{behaviour}: {}", stderr(&output));
+        assert_eq!(fs::read_dir(folder.path())?.count(), 0, "{behaviour}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_closed_standard_output_is_a_failure_and_not_a_panic() -> Outcome {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full")?;
+    let output = command(Path::new(NO_WORKER)).arg("environment").stdout(full).output()?;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!stderr(&output).contains("panicked"));
+    Ok(())
+}
+
+/// A real worker sees its input close when the command dies, however it dies; here the stand-in's
+/// place is taken by `cat`, which ends for the same reason.
+#[test]
+fn the_workers_input_closes_when_the_command_is_killed() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let program = folder.path().join("watching");
+    let ended = folder.path().join("ended");
+    fs::write(&program, format!("#!/bin/sh\ncat > /dev/null\necho > '{}'\n", ended.display()))?;
+    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    let mut child = command(&program).args(SMALL).spawn()?;
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!ended.exists());
+    child.kill()?;
+    child.wait()?;
+    let start = Instant::now();
+    while !ended.exists() {
+        assert!(start.elapsed() < Duration::from_secs(5), "the worker outlived the command");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}

@@ -1,0 +1,53 @@
+#!/bin/sh
+# A stand-in for the worker, which speaks the protocol and misbehaves on demand. Tests link to it
+# under the name of a behaviour.
+VERSION=0.1.0
+hello() { printf '{"message":"hello","worker_version":"%s"}\n' "$1"; }
+counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocated_bytes":3,"end_reserved_bytes":4,"peak_allocated_bytes":5,"peak_reserved_bytes":6'
+row() { printf '{"message":"phase","row":{"phase":"%s","run_index":%s,"elapsed_seconds":0.5,%s%s}}\n' "$1" "$2" "$counters" "$3"; }
+rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ',"iterations":1'; row warm_forward 1; row warm_forward 2; }
+environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"failure":null}'
+measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":4,"parameter_bytes":16}}\n' "$environment"; }
+failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
+
+read -r request
+case $(basename "$0") in
+good) hello "$VERSION"; rows; measured ;;
+good-environment) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$environment" ;;
+talkative) hello "$VERSION"; i=0; while [ $i -lt 3000 ]; do echo "0123456789012345678901234567890123456789012345678901234567890123456789" >&2; i=$((i + 1)); done; rows; measured ;;
+slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forward 0; row warmup 0 ',"iterations":1'; row warm_forward 1; row warm_forward 2; measured ;;
+lingering) hello "$VERSION"; rows; measured; exec sleep 600 ;;
+silent) exec sleep 600 ;;
+silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
+endless) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec sleep 600 ;;
+garbage) echo 'Segmentation tree ready'; exec sleep 600 ;;
+binary) printf '\377\376\000\001\n'; exec sleep 600 ;;
+endless-line) exec cat /dev/zero ;;
+half) hello "$VERSION"; rows; printf '{"message":"measu' ;;
+half-killed) hello "$VERSION"; printf '{"message":"pha'; kill -KILL $$ ;;
+killed) hello "$VERSION"; row model_load 0; kill -KILL $$ ;;
+terminated) hello "$VERSION"; kill -TERM $$ ;;
+crashed) hello "$VERSION"; echo "terminate called after throwing an instance of 'c10::Error'" >&2; exit 3 ;;
+quiet-exit) hello "$VERSION"; exit 0 ;;
+no-library) echo "$0: error while loading shared libraries: libtorch_cuda.so: cannot open shared object file: No such file or directory" >&2; exit 127 ;;
+other-library) echo "$0: symbol lookup error: $0: undefined symbol: _ZN3c105ErrorC1Ev" >&2; exit 127 ;;
+other-version) hello 9.9.9; rows; measured ;;
+no-hello) rows; measured ;;
+two-hellos) hello "$VERSION"; hello "$VERSION" ;;
+environment-instead) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$environment" ;;
+missing-phase) hello "$VERSION"; row model_load 0; row cold_forward 0; row warmup 0; row warm_forward 1; row warm_forward 2; measured ;;
+no-backend) hello "$VERSION"; failed '"kind":"gpu_backend_missing"' ;;
+no-gpu) hello "$VERSION"; failed '"kind":"no_visible_gpu"' ;;
+start-up) hello "$VERSION"; failed '"kind":"cuda_startup","code":802,"name":"cudaErrorSystemNotReady","words":"system not yet initialized"' ;;
+out-of-range) hello "$VERSION"; failed '"kind":"device_index_out_of_range","index":7,"visible":1' ;;
+busy) hello "$VERSION"; failed '"kind":"device_busy","words":"CUDA-capable device(s) is/are busy or unavailable"' ;;
+gpu-memory) hello "$VERSION"; rows; failed '"kind":"out_of_gpu_memory","words":"CUDA out of memory."' ;;
+host-memory) hello "$VERSION"; failed '"kind":"out_of_host_memory","words":"not enough memory"' ;;
+no-cache) hello "$VERSION"; failed '"kind":"caching_allocator_off"' ;;
+no-bfloat16) hello "$VERSION"; failed '"kind":"bfloat16_not_declared","words":"not implemented"' ;;
+other-libtorch) hello "$VERSION"; failed '"kind":"libtorch_version","loaded":"2.10.0","expected":"2.11.0"' ;;
+libtorch) hello "$VERSION"; failed '"kind":"libtorch","words":"mat1 and mat2"' ;;
+bad-request) hello "$VERSION"; failed '"kind":"bad_request","words":"missing field"' ;;
+unknown-kind) hello "$VERSION"; failed '"kind":"from_the_future"' ;;
+*) echo "no such behaviour: $0" >&2; exit 99 ;;
+esac
