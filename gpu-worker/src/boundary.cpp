@@ -1,0 +1,196 @@
+// What tch does not offer: allocator counters, start-up errors with their numbers, the device's
+// description, matmul precision, inference mode. Every function returns 0, or 1 with words in
+// `words`; no exception leaves this file.
+
+#include <cstdio>
+#include <cstring>
+#include <dlfcn.h>
+#include <exception>
+#include <string>
+#include <unistd.h>
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/InferenceMode.h>
+#include <caffe2/core/common.h>
+
+namespace {
+
+void copy_text(const std::string& text, char* to, size_t size) {
+  std::snprintf(to, size, "%s", text.c_str());
+}
+
+template <typename Operation>
+int guarded(char* words, size_t size, Operation operation) {
+  try {
+    operation();
+    return 0;
+  } catch (const c10::Error& error) {
+    copy_text(error.what_without_backtrace(), words, size);
+  } catch (const std::exception& error) {
+    copy_text(error.what(), words, size);
+  } catch (...) {
+    copy_text("unknown C++ exception", words, size);
+  }
+  return 1;
+}
+
+// The CUDA runtime that libtorch has loaded, without its headers: these entry points are part of
+// its stable C interface.
+template <typename Function>
+Function runtime(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+}
+
+c10::DeviceAllocator* allocator() {
+  return c10::getDeviceAllocator(c10::kCUDA);
+}
+
+std::string build_option(const char* name) {
+  const auto& options = caffe2::GetBuildOptions();
+  const auto found = options.find(name);
+  return found == options.end() ? std::string() : found->second;
+}
+
+} // namespace
+
+extern "C" {
+
+struct IteragpuCudaError {
+  int code;
+  char name[128];
+  char words[512];
+};
+
+struct IteragpuCounters {
+  int64_t allocated;
+  int64_t reserved;
+  int64_t peak_allocated;
+  int64_t peak_reserved;
+};
+
+struct IteragpuDevice {
+  char name[256];
+  uint64_t total_bytes;
+  int capability_major;
+  int capability_minor;
+};
+
+// One of libtorch's own build options, such as TORCH_VERSION; empty when it has none of that name.
+int iteragpu_build_option(const char* option, char* value, size_t value_size, char* words, size_t size) {
+  return guarded(words, size, [&] { copy_text(build_option(option), value, value_size); });
+}
+
+// File that the loaded libtorch_cpu came from.
+int iteragpu_libtorch_path(char* path, size_t path_size, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    Dl_info info;
+    const auto address = reinterpret_cast<void*>(&caffe2::GetBuildOptions);
+    copy_text(dladdr(address, &info) != 0 && info.dli_fname ? info.dli_fname : "", path, path_size);
+  });
+}
+
+// 1 when libtorch's GPU library is loaded, 0 when not.
+int iteragpu_has_gpu_backend(int* has, char* words, size_t size) {
+  return guarded(words, size, [&] { *has = at::detail::getCUDAHooks().hasCUDART() ? 1 : 0; });
+}
+
+static void describe(int code, IteragpuCudaError* error) {
+  using Describe = const char* (*)(int);
+  const auto name = runtime<Describe>("cudaGetErrorName");
+  const auto text = runtime<Describe>("cudaGetErrorString");
+  error->code = code;
+  copy_text(name ? name(code) : "", error->name, sizeof error->name);
+  copy_text(text ? text(code) : "", error->words, sizeof error->words);
+}
+
+// Number of visible devices; error->code is CUDA's own result.
+int iteragpu_device_count(int* count, IteragpuCudaError* error, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    const auto get = runtime<int (*)(int*)>("cudaGetDeviceCount");
+    TORCH_CHECK(get, "cudaGetDeviceCount not found");
+    *count = 0;
+    describe(get(count), error);
+  });
+}
+
+// Makes `index` the current device and starts its context; error->code is CUDA's own result.
+int iteragpu_select_device(int index, IteragpuCudaError* error, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    const auto select = runtime<int (*)(int)>("cudaSetDevice");
+    // Frees nothing; the documented way to make the runtime create the context now.
+    const auto start = runtime<int (*)(void*)>("cudaFree");
+    TORCH_CHECK(select && start, "cudaSetDevice or cudaFree not found");
+    const int selected = select(index);
+    describe(selected != 0 ? selected : start(nullptr), error);
+    if (error->code == 0) {
+      at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+    }
+  });
+}
+
+// Name, memory and compute capability, from the driver's own interface.
+int iteragpu_describe_device(int index, IteragpuDevice* device, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+    TORCH_CHECK(driver, "libcuda.so.1 cannot be loaded");
+    const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
+    const auto get = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+    const auto name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
+    const auto memory = reinterpret_cast<int (*)(size_t*, int)>(dlsym(driver, "cuDeviceTotalMem_v2"));
+    const auto attribute = reinterpret_cast<int (*)(int*, int, int)>(dlsym(driver, "cuDeviceGetAttribute"));
+    TORCH_CHECK(init && get && name && memory && attribute, "libcuda.so.1 lacks an entry point");
+    constexpr int kCapabilityMajor = 75; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+    constexpr int kCapabilityMinor = 76;
+    int handle = 0;
+    size_t total = 0;
+    const bool known = init(0) == 0 && get(&handle, index) == 0 &&
+        name(device->name, sizeof device->name, handle) == 0 && memory(&total, handle) == 0 &&
+        attribute(&device->capability_major, kCapabilityMajor, handle) == 0 &&
+        attribute(&device->capability_minor, kCapabilityMinor, handle) == 0;
+    TORCH_CHECK(known, "the driver does not describe device ", index);
+    device->total_bytes = total;
+  });
+}
+
+int iteragpu_counters(int index, IteragpuCounters* counters, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    const auto stats = allocator()->getDeviceStats(static_cast<c10::DeviceIndex>(index));
+    constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+    counters->allocated = stats.allocated_bytes[all].current;
+    counters->reserved = stats.reserved_bytes[all].current;
+    counters->peak_allocated = stats.allocated_bytes[all].peak;
+    counters->peak_reserved = stats.reserved_bytes[all].peak;
+  });
+}
+
+int iteragpu_reset_peaks(int index, char* words, size_t size) {
+  return guarded(words, size, [&] { allocator()->resetPeakStats(static_cast<c10::DeviceIndex>(index)); });
+}
+
+int iteragpu_synchronize(int index, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    at::detail::getCUDAHooks().deviceSynchronize(static_cast<c10::DeviceIndex>(index));
+  });
+}
+
+int iteragpu_use_highest_matmul_precision(char* words, size_t size) {
+  return guarded(words, size, [&] { at::globalContext().setFloat32MatmulPrecision("highest"); });
+}
+
+void* iteragpu_enter_inference_mode() {
+  return new c10::InferenceMode(true);
+}
+
+void iteragpu_leave_inference_mode(void* guard) {
+  delete static_cast<c10::InferenceMode*>(guard);
+}
+
+// Ends the process at once: the driver frees a process's GPU memory far faster than the
+// destructors of libtorch do.
+void iteragpu_exit(int code) {
+  _exit(code);
+}
+
+} // extern "C"

@@ -1,0 +1,217 @@
+//! The only `unsafe` code of the project: calls into `boundary.cpp`. Each foreign function takes
+//! valid pointers to plain data, catches its own exceptions and keeps no pointer.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
+use std::path::PathBuf;
+
+use iteragpu_lab::protocol::Failure;
+
+const TEXT: usize = 2048;
+
+#[repr(C)]
+struct RawCudaError {
+    code: c_int,
+    name: [c_char; 128],
+    words: [c_char; 512],
+}
+
+#[repr(C)]
+struct RawCounters {
+    allocated: i64,
+    reserved: i64,
+    peak_allocated: i64,
+    peak_reserved: i64,
+}
+
+#[repr(C)]
+struct RawDevice {
+    name: [c_char; 256],
+    total_bytes: u64,
+    capability_major: c_int,
+    capability_minor: c_int,
+}
+
+unsafe extern "C" {
+    fn iteragpu_build_option(
+        option: *const c_char,
+        value: *mut c_char,
+        value_size: usize,
+        words: *mut c_char,
+        size: usize,
+    ) -> c_int;
+    fn iteragpu_libtorch_path(path: *mut c_char, path_size: usize, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_has_gpu_backend(has: *mut c_int, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_device_count(count: *mut c_int, error: *mut RawCudaError, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_select_device(index: c_int, error: *mut RawCudaError, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_describe_device(index: c_int, device: *mut RawDevice, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_counters(index: c_int, counters: *mut RawCounters, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_reset_peaks(index: c_int, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_synchronize(index: c_int, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_use_highest_matmul_precision(words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_enter_inference_mode() -> *mut c_void;
+    fn iteragpu_leave_inference_mode(guard: *mut c_void);
+    fn iteragpu_exit(code: c_int) -> !;
+}
+
+/// A CUDA call's own result; `code` 0 is success.
+#[derive(Debug)]
+pub struct CudaResult {
+    pub code: i32,
+    pub name: String,
+    pub words: String,
+}
+
+/// Counters of the caching allocator, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Counters {
+    pub allocated: u64,
+    pub reserved: u64,
+    pub peak_allocated: u64,
+    pub peak_reserved: u64,
+}
+
+/// A device as its driver describes it.
+#[derive(Debug)]
+pub struct Device {
+    pub name: String,
+    pub total_bytes: u64,
+    pub capability_major: u32,
+    pub capability_minor: u32,
+}
+
+/// One of libtorch's build options; empty when it has none of that name.
+pub fn build_option(name: &str) -> Result<String, Failure> {
+    let name = CString::new(name).map_err(|error| Failure::Libtorch { words: error.to_string() })?;
+    let mut value = [0; TEXT];
+    // SAFETY: `name` and `value` outlive the call, and the size given is the buffer's.
+    checked(|words, size| unsafe {
+        iteragpu_build_option(name.as_ptr(), value.as_mut_ptr(), value.len(), words, size)
+    })?;
+    Ok(text(&value))
+}
+
+/// The file that libtorch was loaded from.
+pub fn libtorch_path() -> Result<PathBuf, Failure> {
+    let mut path = [0; TEXT];
+    // SAFETY: `path` outlives the call, and the size given is the buffer's.
+    checked(|words, size| unsafe { iteragpu_libtorch_path(path.as_mut_ptr(), path.len(), words, size) })?;
+    Ok(PathBuf::from(OsString::from(text(&path))))
+}
+
+/// Whether libtorch's GPU library is loaded.
+pub fn has_gpu_backend() -> Result<bool, Failure> {
+    let mut has = 0;
+    // SAFETY: `has` outlives the call.
+    checked(|words, size| unsafe { iteragpu_has_gpu_backend(&mut has, words, size) })?;
+    Ok(has != 0)
+}
+
+/// CUDA's count of visible devices, with the result of asking.
+pub fn device_count() -> Result<(u32, CudaResult), Failure> {
+    let mut count = 0;
+    let mut error = RawCudaError { code: 0, name: [0; 128], words: [0; 512] };
+    // SAFETY: both outlive the call and have the layout of their C++ twins.
+    checked(|words, size| unsafe { iteragpu_device_count(&mut count, &mut error, words, size) })?;
+    Ok((u32::try_from(count).unwrap_or(0), CudaResult::of(&error)))
+}
+
+/// Makes a device the current one and starts its context.
+pub fn select_device(index: i32) -> Result<CudaResult, Failure> {
+    let mut error = RawCudaError { code: 0, name: [0; 128], words: [0; 512] };
+    // SAFETY: `error` outlives the call and has the layout of its C++ twin.
+    checked(|words, size| unsafe { iteragpu_select_device(index, &mut error, words, size) })?;
+    Ok(CudaResult::of(&error))
+}
+
+/// Name, memory and compute capability of a device.
+pub fn describe_device(index: i32) -> Result<Device, Failure> {
+    let mut raw = RawDevice { name: [0; 256], total_bytes: 0, capability_major: 0, capability_minor: 0 };
+    // SAFETY: `raw` outlives the call and has the layout of its C++ twin.
+    checked(|words, size| unsafe { iteragpu_describe_device(index, &mut raw, words, size) })?;
+    Ok(Device {
+        name: text(&raw.name),
+        total_bytes: raw.total_bytes,
+        capability_major: u32::try_from(raw.capability_major).unwrap_or(0),
+        capability_minor: u32::try_from(raw.capability_minor).unwrap_or(0),
+    })
+}
+
+/// The allocator's counters for a device.
+pub fn counters(index: i32) -> Result<Counters, Failure> {
+    let mut raw = RawCounters { allocated: 0, reserved: 0, peak_allocated: 0, peak_reserved: 0 };
+    // SAFETY: `raw` outlives the call and has the layout of its C++ twin.
+    checked(|words, size| unsafe { iteragpu_counters(index, &mut raw, words, size) })?;
+    let bytes = |value: i64| {
+        u64::try_from(value).map_err(|_| Failure::Libtorch { words: format!("a counter of {value} bytes") })
+    };
+    Ok(Counters {
+        allocated: bytes(raw.allocated)?,
+        reserved: bytes(raw.reserved)?,
+        peak_allocated: bytes(raw.peak_allocated)?,
+        peak_reserved: bytes(raw.peak_reserved)?,
+    })
+}
+
+/// Starts counting peaks anew.
+pub fn reset_peaks(index: i32) -> Result<(), Failure> {
+    // SAFETY: the buffer given by `checked` is valid for the call.
+    checked(|words, size| unsafe { iteragpu_reset_peaks(index, words, size) })
+}
+
+/// Waits for all work on a device.
+pub fn synchronize(index: i32) -> Result<(), Failure> {
+    // SAFETY: the buffer given by `checked` is valid for the call.
+    checked(|words, size| unsafe { iteragpu_synchronize(index, words, size) })
+}
+
+/// Forbids shortened float32 products.
+pub fn use_highest_matmul_precision() -> Result<(), Failure> {
+    // SAFETY: the buffer given by `checked` is valid for the call.
+    checked(|words, size| unsafe { iteragpu_use_highest_matmul_precision(words, size) })
+}
+
+/// libtorch's inference mode on this thread, until dropped.
+pub struct InferenceMode(*mut c_void);
+
+impl InferenceMode {
+    pub fn enter() -> Self {
+        // SAFETY: no argument; the guard is deleted once, in `drop`, on this thread (the raw
+        // pointer keeps the type from being sent to another).
+        Self(unsafe { iteragpu_enter_inference_mode() })
+    }
+}
+
+impl Drop for InferenceMode {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `enter` and is deleted nowhere else.
+        unsafe { iteragpu_leave_inference_mode(self.0) }
+    }
+}
+
+/// Ends the process at once, without destructors: nothing may be left in a buffer.
+pub fn exit(code: i32) -> ! {
+    // SAFETY: ends the process, touches no memory.
+    unsafe { iteragpu_exit(code) }
+}
+
+impl CudaResult {
+    fn of(raw: &RawCudaError) -> Self {
+        Self { code: raw.code, name: text(&raw.name), words: text(&raw.words) }
+    }
+}
+
+/// Runs a foreign call with a buffer for its words, and turns a complaint into a failure.
+fn checked(call: impl FnOnce(*mut c_char, usize) -> c_int) -> Result<(), Failure> {
+    let mut words = [0; TEXT];
+    match call(words.as_mut_ptr(), words.len()) {
+        0 => Ok(()),
+        _ => Err(crate::failure::of_words(&text(&words))),
+    }
+}
+
+/// A C text, whatever its encoding; the buffers start zeroed and are always ended by a zero.
+fn text(buffer: &[c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|byte| byte.to_ne_bytes()[0]).collect();
+    CStr::from_bytes_until_nul(&bytes).map(|text| text.to_string_lossy().into_owned()).unwrap_or_default()
+}

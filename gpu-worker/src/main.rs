@@ -1,0 +1,68 @@
+//! The one program that loads libtorch. A library starts a fresh one for each request, writes
+//! one JSON line to its standard input and reads JSON lines from its standard output
+//! (`iteragpu_lab::protocol`). When its input closes, it ends: it never outlives its caller.
+
+mod boundary;
+mod environment;
+mod failure;
+mod measure;
+mod model;
+mod output;
+
+use std::io::{self, BufRead, Read};
+use std::{fs, thread};
+
+use iteragpu_lab::protocol::{Failure, Message, Request, VERSION};
+
+use crate::environment::{DriverVersion, environment};
+use crate::output::Output;
+
+fn main() {
+    let mut output = Output::new();
+    output.send(&Message::Hello { worker_version: VERSION.to_owned() });
+    output.flush();
+    let message = read_request().and_then(|request| {
+        leave_with_the_caller();
+        be_first_to_go();
+        answer(request, &mut output)
+    });
+    output.send(&message.unwrap_or_else(|failure| Message::Failed { failure }));
+    output.flush();
+    boundary::exit(0);
+}
+
+fn read_request() -> Result<Request, Failure> {
+    let mut line = String::new();
+    io::stdin().lock().read_line(&mut line).map_err(|error| Failure::BadRequest { words: error.to_string() })?;
+    serde_json::from_str(&line).map_err(|error| Failure::BadRequest { words: error.to_string() })
+}
+
+fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
+    let driver = DriverVersion::start_reading();
+    match request {
+        Request::Environment { device_index } => {
+            Ok(Message::Environment { environment: environment(device_index, driver)? })
+        }
+        Request::Measure { device_index, configuration, digest } => {
+            let environment = environment(device_index, driver)?;
+            match (&environment.failure, i32::try_from(device_index)) {
+                (Some(failure), _) => Err(failure.clone()),
+                (None, Ok(index)) => measure::measure(index, &configuration, digest, environment, output),
+                (None, Err(error)) => Err(Failure::BadRequest { words: error.to_string() }),
+            }
+        }
+    }
+}
+
+/// Ends the process when the caller closes this side of the pipe, on purpose or by dying.
+fn leave_with_the_caller() {
+    thread::spawn(|| {
+        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
+        boundary::exit(1)
+    });
+}
+
+/// When the machine runs out of memory, this process and not the notebook has to go.
+fn be_first_to_go() {
+    let _ = fs::write("/proc/self/oom_score_adj", "1000");
+}

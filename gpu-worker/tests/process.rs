@@ -1,0 +1,89 @@
+//! The worker as a process, with the real libtorch, on a machine with or without a GPU.
+#![cfg(unix)]
+
+use std::error::Error;
+use std::io::Write;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use iteragpu_lab::environment::environment_report_with;
+use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::protocol::Failure;
+use iteragpu_lab::worker::WorkerProgram;
+use iteragpu_lab::{LabError, MeasureConfig};
+
+type Outcome = Result<(), Box<dyn Error>>;
+
+const WORKER: &str = env!("CARGO_BIN_EXE_iteragpu-worker");
+
+#[test]
+fn the_report_names_the_libtorch_that_is_loaded() -> Outcome {
+    let report = environment_report_with(Ok(WorkerProgram::at(WORKER)), "cuda:0")?;
+    assert!(report.torch_importable);
+    assert!(report.torch_version.as_deref().is_some_and(|version| version.starts_with("2.11.0")), "{report}");
+    assert_eq!(report.tch_version.as_deref(), Some("0.24.0"));
+    assert_eq!(report.selected_device_available, report.reason.is_none(), "{report}");
+    Ok(())
+}
+
+#[test]
+fn without_a_gpu_nothing_is_measured() -> Outcome {
+    let measured = measure_with(&WorkerProgram::at(WORKER), &MeasureConfig::default(), false, &mut |_| ());
+    match measured {
+        Ok(measurement) => {
+            // A GPU is there: then it must have been measured, never a CPU.
+            assert!(measurement.environment.selected_device_available);
+        }
+        Err(LabError::Unavailable(
+            Failure::NoVisibleGpu | Failure::CudaStartup { .. } | Failure::GpuBackendMissing,
+        )) => {}
+        Err(other) => return Err(other.into()),
+    }
+    Ok(())
+}
+
+/// Hidden GPUs are told from a driver that does not start; both are told from an absent backend.
+#[test]
+fn hidden_gpus_are_no_gpus() -> Outcome {
+    let mut child = Command::new(WORKER)
+        .env("CUDA_VISIBLE_DEVICES", "")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut input = child.stdin.take().ok_or("no input")?;
+    writeln!(input, r#"{{"request":"environment","device_index":0}}"#)?;
+    let output = child.wait_with_output()?;
+    drop(input);
+    let text = String::from_utf8(output.stdout)?;
+    assert!(text.contains("no_visible_gpu") || text.contains("cuda_startup") || text.contains("gpu_backend"), "{text}");
+    Ok(())
+}
+
+#[test]
+fn the_gpu_library_is_linked_whether_or_not_anything_calls_it() -> Outcome {
+    let output = Command::new("readelf").args(["-d", WORKER]).output()?;
+    let entries = String::from_utf8(output.stdout)?;
+    assert!(entries.contains("[libtorch_cpu.so]"), "{entries}");
+    let lib = env!("ITERAGPU_LIBTORCH_LIB");
+    let has_backend = std::path::Path::new(lib).join("libtorch_cuda.so").exists();
+    if !has_backend {
+        eprintln!("skipped: the libtorch that was built against has no GPU library");
+        return Ok(());
+    }
+    assert!(entries.contains("[libtorch_cuda.so]"), "{entries}");
+    Ok(())
+}
+
+#[test]
+fn a_bad_request_is_answered_and_a_closed_input_ends_the_worker() -> Outcome {
+    for request in ["", "\n", "{}\n", "{\"request\":\"measure\"}\n", "\u{0}\n"] {
+        let mut child = Command::new(WORKER).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        child.stdin.take().ok_or("no input")?.write_all(request.as_bytes())?;
+        let start = Instant::now();
+        let output = child.wait_with_output()?;
+        assert!(start.elapsed() < Duration::from_secs(60));
+        assert!(String::from_utf8(output.stdout)?.contains("bad_request"), "{request:?}");
+    }
+    Ok(())
+}
