@@ -15,6 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let lib = PathBuf::from(env::var_os("DEP_TCH_LIBTORCH_LIB").ok_or("torch-sys names no libtorch folder")?);
     let include = lib.parent().ok_or("the libtorch folder has no parent")?.join("include");
     check_version(&include)?;
+    compile_early_start();
     compile_boundary(&include);
     link(&lib);
     Ok(())
@@ -32,6 +33,14 @@ fn check_version(include: &Path) -> Result<(), Box<dyn Error>> {
         return Err(format!("the worker is made for PyTorch {TORCH_VERSION}, this libtorch is {version}").into());
     }
     Ok(())
+}
+
+fn compile_early_start() {
+    println!("cargo::rerun-if-changed=src/early_start.c");
+    let mut build = cc::Build::new();
+    build.file("src/early_start.c").flag("-Wall").flag("-Wextra").flag("-Werror");
+    // Nothing calls into it by name either.
+    build.link_lib_modifier("+whole-archive").compile("early_start");
 }
 
 fn compile_boundary(include: &Path) {

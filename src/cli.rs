@@ -11,6 +11,7 @@ use crate::error::LabError;
 
 // French puts a space before the colon that clap adds.
 const OPTIONS: &str = "Options\u{a0}";
+const ARGUMENTS: &str = "Arguments\u{a0}";
 const TEMPLATE: &str = "{about-with-newline}\nUsage : {usage}\n\n{all-args}{after-help}";
 
 /// Gives `command` and its subcommands French headings, help and version options.
@@ -26,7 +27,8 @@ pub fn in_french(command: Command) -> Command {
         .next_help_heading(OPTIONS)
         .mut_args(|arg| {
             let has_default = !arg.get_default_values().is_empty();
-            arg.help_heading(OPTIONS).hide_default_value(has_default)
+            let heading = if arg.is_positional() { ARGUMENTS } else { OPTIONS };
+            arg.help_heading(heading).hide_default_value(has_default)
         })
         .arg(
             Arg::new("help")
@@ -77,7 +79,7 @@ fn refusal(error: &clap::Error) -> String {
             format!("L'option {} demande une valeur.", argument())
         }
         ErrorKind::InvalidUtf8 => "Un argument n'est pas un texte UTF-8.".to_owned(),
-        _ => format!("Arguments refusés : {} {}.", argument(), text(ContextKind::InvalidValue)),
+        _ => format!("{} : « {} » refusé.", argument(), text(ContextKind::InvalidValue)),
     };
     let usage = if usage.is_empty() { String::new() } else { format!("\nUsage : {usage}") };
     format!("{what}{usage}\nL'option --help affiche l'aide.")

@@ -40,6 +40,8 @@ pub struct EnvironmentReport {
     pub selected_device_name: Option<String>,
     /// Its memory in bytes, as the runtime announces it.
     pub selected_device_total_bytes: Option<u64>,
+    /// Where the card sits, such as `0000:3B:00.0`: the same card whatever its index.
+    pub selected_device_pci_bus_id: Option<String>,
     /// Its compute capability, such as `9.0`.
     pub selected_device_compute_capability: Option<String>,
     /// Whether it computes bfloat16 natively or through emulation.
@@ -114,6 +116,7 @@ impl EnvironmentReport {
             selected_device_available: selected.is_some() && found.failure.is_none(),
             selected_device_name: selected.as_ref().map(|device| device.name.clone()),
             selected_device_total_bytes: selected.as_ref().map(|device| device.total_bytes),
+            selected_device_pci_bus_id: selected.as_ref().map(|device| device.pci_bus_id.clone()),
             selected_device_compute_capability: selected.as_ref().map(|device| device.compute_capability.clone()),
             selected_device_bfloat16: selected.as_ref().map(|device| device.bfloat16),
             driver_version: found.driver_version,
@@ -138,6 +141,7 @@ impl EnvironmentReport {
             selected_device_available: false,
             selected_device_name: None,
             selected_device_total_bytes: None,
+            selected_device_pci_bus_id: None,
             selected_device_compute_capability: None,
             selected_device_bfloat16: None,
             driver_version: None,

@@ -1,5 +1,6 @@
 //! The messages between the library and the worker: one JSON request on the worker's standard
-//! input, then JSON lines on its standard output. Both sides use these very types.
+//! input, then JSON lines on its standard output. Both sides use these very types. The worker's
+//! only argument, such as `cuda:0`, is a hint to start that device early.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -91,6 +92,8 @@ pub struct WorkerEnvironment {
 pub struct SelectedDevice {
     /// Marketing name.
     pub name: String,
+    /// Where the card sits, such as `0000:3B:00.0`: the same card whatever its index.
+    pub pci_bus_id: String,
     /// Memory of the device in bytes, as the runtime announces it.
     pub total_bytes: u64,
     /// Compute capability, such as `9.0`.

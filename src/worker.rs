@@ -124,7 +124,10 @@ struct WorkerProcess {
 impl WorkerProcess {
     fn start(path: &Path, request: &Request) -> Result<Self, LabError> {
         let line = serde_json::to_string(request).map_err(|error| LabError::WorkerStart(error.into()))?;
+        let (Request::Environment { device_index } | Request::Measure { device_index, .. }) = request;
         let mut child = Command::new(path)
+            // A hint: the worker starts this device while the loader is still busy with libtorch.
+            .arg(format!("cuda:{device_index}"))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

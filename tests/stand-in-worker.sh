@@ -6,7 +6,7 @@ hello() { printf '{"message":"hello","worker_version":"%s"}\n' "$1"; }
 counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocated_bytes":3,"end_reserved_bytes":4,"peak_allocated_bytes":5,"peak_reserved_bytes":6'
 row() { printf '{"message":"phase","row":{"phase":"%s","run_index":%s,"elapsed_seconds":0.5,%s%s}}\n' "$1" "$2" "$counters" "$3"; }
 rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ',"iterations":1'; row warm_forward 1; row warm_forward 2; }
-environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"failure":null}'
+environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","pci_bus_id":"0000:3B:00.0","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"failure":null}'
 measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":4,"parameter_bytes":16}}\n' "$environment"; }
 failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
 
@@ -19,7 +19,8 @@ slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forwar
 lingering) hello "$VERSION"; rows; measured; exec sleep 600 ;;
 silent) exec sleep 600 ;;
 silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
-endless) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec sleep 600 ;;
+# Runs on until its input closes, as the real one does.
+endless) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec cat ;;
 garbage) echo 'Segmentation tree ready'; exec sleep 600 ;;
 binary) printf '\377\376\000\001\n'; exec sleep 600 ;;
 endless-line) exec cat /dev/zero ;;

@@ -72,6 +72,7 @@ struct IteragpuCounters {
 
 struct IteragpuDevice {
   char name[256];
+  char pci_bus_id[32];
   uint64_t total_bytes;
   int capability_major;
   int capability_minor;
@@ -130,7 +131,7 @@ int iteragpu_select_device(int index, IteragpuCudaError* error, char* words, siz
   });
 }
 
-// Name, memory and compute capability, from the driver's own interface.
+// Name, bus number, memory and compute capability, from the driver's own interface.
 int iteragpu_describe_device(int index, IteragpuDevice* device, char* words, size_t size) {
   return guarded(words, size, [&] {
     void* driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -140,13 +141,15 @@ int iteragpu_describe_device(int index, IteragpuDevice* device, char* words, siz
     const auto name = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetName"));
     const auto memory = reinterpret_cast<int (*)(size_t*, int)>(dlsym(driver, "cuDeviceTotalMem_v2"));
     const auto attribute = reinterpret_cast<int (*)(int*, int, int)>(dlsym(driver, "cuDeviceGetAttribute"));
-    TORCH_CHECK(init && get && name && memory && attribute, "libcuda.so.1 lacks an entry point");
+    const auto bus = reinterpret_cast<int (*)(char*, int, int)>(dlsym(driver, "cuDeviceGetPCIBusId"));
+    TORCH_CHECK(init && get && name && bus && memory && attribute, "libcuda.so.1 lacks an entry point");
     constexpr int kCapabilityMajor = 75; // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
     constexpr int kCapabilityMinor = 76;
     int handle = 0;
     size_t total = 0;
     const bool known = init(0) == 0 && get(&handle, index) == 0 &&
-        name(device->name, sizeof device->name, handle) == 0 && memory(&total, handle) == 0 &&
+        name(device->name, sizeof device->name, handle) == 0 &&
+        bus(device->pci_bus_id, sizeof device->pci_bus_id, handle) == 0 && memory(&total, handle) == 0 &&
         attribute(&device->capability_major, kCapabilityMajor, handle) == 0 &&
         attribute(&device->capability_minor, kCapabilityMinor, handle) == 0;
     TORCH_CHECK(known, "the driver does not describe device ", index);

@@ -27,6 +27,7 @@ struct RawCounters {
 #[repr(C)]
 struct RawDevice {
     name: [c_char; 256],
+    pci_bus_id: [c_char; 32],
     total_bytes: u64,
     capability_major: c_int,
     capability_minor: c_int,
@@ -75,6 +76,7 @@ pub struct Counters {
 #[derive(Debug)]
 pub struct Device {
     pub name: String,
+    pub pci_bus_id: String,
     pub total_bytes: u64,
     pub capability_major: u32,
     pub capability_minor: u32,
@@ -124,13 +126,15 @@ pub fn select_device(index: i32) -> Result<CudaResult, Failure> {
     Ok(CudaResult::of(&error))
 }
 
-/// Name, memory and compute capability of a device.
+/// Name, bus number, memory and compute capability of a device.
 pub fn describe_device(index: i32) -> Result<Device, Failure> {
-    let mut raw = RawDevice { name: [0; 256], total_bytes: 0, capability_major: 0, capability_minor: 0 };
+    let mut raw =
+        RawDevice { name: [0; 256], pci_bus_id: [0; 32], total_bytes: 0, capability_major: 0, capability_minor: 0 };
     // SAFETY: `raw` outlives the call and has the layout of its C++ twin.
     checked(|words, size| unsafe { iteragpu_describe_device(index, &mut raw, words, size) })?;
     Ok(Device {
         name: text(&raw.name),
+        pci_bus_id: text(&raw.pci_bus_id),
         total_bytes: raw.total_bytes,
         capability_major: u32::try_from(raw.capability_major).unwrap_or(0),
         capability_minor: u32::try_from(raw.capability_minor).unwrap_or(0),

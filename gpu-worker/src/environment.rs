@@ -79,6 +79,7 @@ fn select_device(device_index: u32, visible: &mut u32) -> Result<Device, Failure
 fn described(device: Device) -> SelectedDevice {
     SelectedDevice {
         name: device.name,
+        pci_bus_id: device.pci_bus_id,
         total_bytes: device.total_bytes,
         compute_capability: format!("{}.{}", device.capability_major, device.capability_minor),
         bfloat16: Bfloat16Support::of_compute_capability(device.capability_major),

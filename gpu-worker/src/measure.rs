@@ -38,15 +38,16 @@ pub fn measure(
     let model = recorder.record("model_load", 0, None, || Model::new(shape[2], kind, device))?;
     check_counters(index)?;
     let inputs = recorder.record("inputs", 0, None, || model::inputs(shape, kind, device))?;
-    drop(recorder.record("cold_forward", 0, None, || model.forward(&inputs))?);
+    let rows = model::rows(&inputs)?;
+    drop(recorder.record("cold_forward", 0, None, || model.forward(&rows))?);
     recorder.record("warmup", 0, Some(config.warmup), || {
-        (0..config.warmup).try_for_each(|_| model.forward(&inputs).map(drop))
+        (0..config.warmup).try_for_each(|_| model.forward(&rows).map(drop))
     })?;
     let mut last_output = None;
     for run in 1..=config.repeats {
         // The previous output is freed before the baseline is read.
         drop(last_output.take());
-        last_output = Some(recorder.record("warm_forward", run, None, || model.forward(&inputs))?);
+        last_output = Some(recorder.record("warm_forward", run, None, || model.forward(&rows))?);
     }
 
     let (parameter_count, parameter_bytes) = model.size()?;

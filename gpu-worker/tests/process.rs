@@ -68,7 +68,8 @@ fn the_gpu_library_is_linked_whether_or_not_anything_calls_it() -> Outcome {
     let lib = env!("ITERAGPU_LIBTORCH_LIB");
     let has_backend = std::path::Path::new(lib).join("libtorch_cuda.so").exists();
     if !has_backend {
-        eprintln!("skipped: the libtorch that was built against has no GPU library");
+        // Not `eprintln!`, which the harness hides when a test passes.
+        writeln!(std::io::stderr(), "skipped: the libtorch that was built against has no GPU library")?;
         return Ok(());
     }
     assert!(entries.contains("[libtorch_cuda.so]"), "{entries}");
@@ -84,6 +85,41 @@ fn a_bad_request_is_answered_and_a_closed_input_ends_the_worker() -> Outcome {
         let output = child.wait_with_output()?;
         assert!(start.elapsed() < Duration::from_secs(60));
         assert!(String::from_utf8(output.stdout)?.contains("bad_request"), "{request:?}");
+    }
+    Ok(())
+}
+
+/// A driver that only writes down what it is asked; it stands before the real one, if any.
+const RECORDING_DRIVER: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+static int note(const char* what, int value) {
+  FILE* file = fopen(getenv("RECORDING_DRIVER_FILE"), "a");
+  if (file) { fprintf(file, "%s %d\n", what, value); fclose(file); }
+  return 0;
+}
+int cuInit(unsigned flags) { return note("init", (int)flags); }
+int cuDeviceGet(int* device, int index) { *device = 100 + index; return index < 2 ? note("get", index) : 101; }
+int cuDevicePrimaryCtxRetain(void** context, int device) { *context = 0; return note("retain", device); }
+"#;
+
+#[test]
+fn only_the_chosen_device_is_started_early() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let (source, driver) = (folder.path().join("driver.c"), folder.path().join("libcuda.so.1"));
+    std::fs::write(&source, RECORDING_DRIVER)?;
+    assert!(Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&driver, &source]).status()?.success());
+    let noted = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
+        let file = folder.path().join("noted");
+        let _ = std::fs::remove_file(&file);
+        let mut worker = Command::new(WORKER);
+        worker.args(arguments).env("LD_LIBRARY_PATH", folder.path()).env("RECORDING_DRIVER_FILE", &file);
+        worker.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+        Ok(std::fs::read_to_string(&file).unwrap_or_default())
+    };
+    assert!(noted(&["cuda:1"])?.starts_with("init 0\nget 1\nretain 101\n"));
+    for arguments in [&["cuda:2"] as &[&str], &["cuda:1", "cuda:0"], &["cpu"], &[]] {
+        assert!(!noted(arguments)?.contains("retain"), "{arguments:?}");
     }
     Ok(())
 }
