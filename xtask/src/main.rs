@@ -1,0 +1,86 @@
+//! `cargo xtask`: set-up, notebook runs and every check of the project, one file per subcommand.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: printing is what it does")]
+
+mod bench;
+mod golden;
+mod kernel;
+mod lab;
+mod notebook;
+mod prerequisites;
+mod progress;
+mod python;
+mod test;
+mod worker;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use iteragpu_lab::cli::{answer_clap, in_french};
+
+#[derive(Parser)]
+#[command(bin_name = "cargo xtask", about = "Installation, exécution des notebooks et vérifications du projet.")]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Installe tout ce qu'il faut, exécute le parcours une fois, puis ouvre JupyterLab
+    Lab(lab::LabArgs),
+    /// Exécute un notebook dans un vrai noyau, cellule par cellule, sans jamais le modifier
+    Notebook(notebook::NotebookArgs),
+    /// Installe PyTorch au besoin et compile le programme de mesure
+    Worker,
+    /// Lance toutes les vérifications du projet
+    Test,
+    /// Compare des mesures à des valeurs de référence, sur un vrai GPU
+    Golden(golden::GoldenArgs),
+    /// Chronomètre les mesures à côté du programme d'origine, sur un vrai GPU
+    Bench(bench::BenchArgs),
+}
+
+/// What the caller got wrong, as opposed to what failed: exit code 2.
+#[derive(Debug)]
+struct UsageError(String);
+
+impl std::fmt::Display for UsageError {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for UsageError {}
+
+fn main() -> ExitCode {
+    let matches = in_french(Arguments::command()).try_get_matches();
+    match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
+        Ok(arguments) => run(&arguments.task).unwrap_or_else(|error| {
+            eprintln!("{error:#}");
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
+        }),
+        Err(error) => answer_clap(&error),
+    }
+}
+
+fn run(task: &Task) -> anyhow::Result<ExitCode> {
+    match task {
+        Task::Lab(arguments) => lab::run(arguments),
+        Task::Notebook(arguments) => notebook::run(arguments),
+        Task::Worker => worker::run(),
+        Task::Test => test::run(),
+        Task::Golden(arguments) => golden::run(arguments),
+        Task::Bench(arguments) => bench::run(arguments),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        in_french(Arguments::command()).debug_assert();
+    }
+}

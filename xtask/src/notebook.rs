@@ -1,0 +1,329 @@
+//! `cargo xtask notebook`: executes a notebook in its real kernel and judges every cell.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde::Deserialize;
+use serde_json::json;
+
+use crate::python::{self, JUPYTER};
+use crate::{UsageError, workspace};
+
+const EXECUTOR: &str = include_str!("notebook.py");
+
+/// A generous limit: the cold first cell of a notebook compiles the whole library.
+const TIMEOUT_SECONDS: u64 = 600;
+
+#[derive(Args)]
+pub struct NotebookArgs {
+    /// Le notebook à exécuter ; il n'est jamais modifié
+    #[arg(value_name = "FICHIER")]
+    file: PathBuf,
+    /// N'exécute que les cellules de code qui portent au moins une de ces étiquettes
+    #[arg(long, value_name = "ÉTIQUETTE", value_delimiter = ',')]
+    tags: Vec<String>,
+    /// Écrit le notebook exécuté, avec ses sorties, dans un nouveau fichier
+    #[arg(long, value_name = "FICHIER")]
+    output: Option<PathBuf>,
+    /// Durée maximale d'une cellule, en secondes (600 par défaut)
+    #[arg(long, value_name = "SECONDES", default_value_t = TIMEOUT_SECONDS, hide_default_value = true,
+          value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    timeout: u64,
+    /// Échoue si la cellule ne montre pas ce texte ; peut être répété
+    #[arg(long, value_name = "CELLULE=TEXTE", value_parser = Expectation::parse)]
+    expect: Vec<Expectation>,
+}
+
+impl NotebookArgs {
+    /// Every cell of `file`, as `cargo xtask notebook FILE` would.
+    pub fn whole(file: PathBuf) -> Self {
+        Self { file, tags: Vec::new(), output: None, timeout: TIMEOUT_SECONDS, expect: Vec::new() }
+    }
+}
+
+#[derive(Clone)]
+struct Expectation {
+    cell: String,
+    text: String,
+}
+
+impl Expectation {
+    fn parse(argument: &str) -> Result<Self, String> {
+        match argument.split_once('=') {
+            Some((cell, text)) if !cell.is_empty() && !text.is_empty() => {
+                Ok(Self { cell: cell.to_owned(), text: text.to_owned() })
+            }
+            _ => Err("CELLULE=TEXTE".to_owned()),
+        }
+    }
+}
+
+/// What the executor reports.
+#[derive(Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+enum Event {
+    Invalid {
+        reason: String,
+    },
+    NoKernel {
+        name: String,
+    },
+    Cell(Cell),
+    /// `log` is what the kernel itself wrote meanwhile.
+    Stopped {
+        cell: Option<String>,
+        reason: Stop,
+        log: String,
+    },
+    Finished {
+        notebook: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Stop {
+    Timeout,
+    Died,
+}
+
+/// One executed cell.
+#[derive(Deserialize)]
+struct Cell {
+    id: String,
+    seconds: f64,
+    /// The notebook's own tag `raises-exception`: an error is what the cell wants to show.
+    may_raise: bool,
+    stdout: String,
+    stderr: String,
+    errors: Vec<String>,
+    results: Vec<String>,
+}
+
+pub fn run(arguments: &NotebookArgs) -> Result<ExitCode> {
+    let file = arguments.file.display();
+    let unreadable = |error| UsageError(format!("{file} : lecture impossible ({error})."));
+    let source = fs::read_to_string(&arguments.file).map_err(unreadable)?;
+    if let Some(output) = arguments.output.as_deref().filter(|output| output.symlink_metadata().is_ok()) {
+        return Err(UsageError(format!("{} existe déjà : choisissez un nouveau nom.", output.display())).into());
+    }
+    let mut run = Run { expectations: &arguments.expect, executed: Vec::new(), failed: 0 };
+    let notebook = run.execute(arguments, &source)?;
+    run.check_unmet();
+    if fs::read_to_string(&arguments.file).ok().as_ref() != Some(&source) {
+        bail!("{file} a changé pendant l'exécution : une cellule y a écrit.");
+    }
+    if let Some(output) = &arguments.output {
+        write_new(output, &notebook)?;
+    }
+    run.verdict(arguments)
+}
+
+/// A run in progress.
+struct Run<'a> {
+    expectations: &'a [Expectation],
+    executed: Vec<String>,
+    failed: usize,
+}
+
+impl Run<'_> {
+    /// The executed notebook, after each cell has been judged and shown.
+    fn execute(&mut self, arguments: &NotebookArgs, source: &str) -> Result<String> {
+        let folder = fs::canonicalize(&arguments.file)?.parent().map(Path::to_owned);
+        let request = json!({
+            "text": source, "folder": folder, "tags": arguments.tags, "timeout": arguments.timeout,
+        });
+        let mut executor = start_executor(&request.to_string())?;
+        let events = executor.stdout.take().context("l'exécuteur n'a pas de sortie")?;
+        let mut notebook = None;
+        for line in BufReader::new(events).lines() {
+            match serde_json::from_str(&line?).context("l'exécuteur a répondu autre chose que prévu")? {
+                Event::Invalid { reason } => {
+                    let file = arguments.file.display();
+                    let message = format!("{file} n'est pas un notebook nbformat 4.5 valide : {reason}");
+                    return Err(UsageError(message).into());
+                }
+                Event::NoKernel { name } => {
+                    bail!("Le noyau « {name} » n'est pas installé : lancez « cargo xtask lab --no-open ».");
+                }
+                Event::Cell(cell) => self.judge(cell),
+                Event::Stopped { cell, reason, log } => {
+                    self.stop(cell, &reason, arguments.timeout);
+                    print!("{}", indented(&log));
+                }
+                Event::Finished { notebook: executed } => notebook = Some(executed),
+            }
+        }
+        let status = executor.wait()?;
+        notebook.with_context(|| format!("l'exécuteur s'est arrêté avant la fin ({status})"))
+    }
+
+    fn judge(&mut self, cell: Cell) {
+        let faults = cell.faults(self.expectations);
+        let shown = if faults.is_empty() { cell.first_line() } else { "ÉCHEC" };
+        let line = format!("{:<28} {:>6.1} s  {shown}", cell.id, cell.seconds);
+        println!("{}", cut(&line));
+        for fault in &faults {
+            print!("{}", indented(&console::strip_ansi_codes(fault)));
+        }
+        self.failed += usize::from(!faults.is_empty());
+        self.executed.push(cell.id);
+    }
+
+    fn stop(&mut self, cell: Option<String>, reason: &Stop, timeout: u64) {
+        let cell = cell.unwrap_or_else(|| "démarrage".to_owned());
+        match reason {
+            Stop::Timeout => println!("{cell} : pas fini après {timeout} s, exécution arrêtée."),
+            Stop::Died => println!("{cell} : le noyau s'est arrêté de lui-même."),
+        }
+        self.failed += 1;
+        self.executed.push(cell);
+    }
+
+    /// A text expected of a cell that never ran was not seen either.
+    fn check_unmet(&mut self) {
+        for expectation in self.expectations.iter().filter(|expected| !self.executed.contains(&expected.cell)) {
+            println!("{} : cellule attendue, mais pas exécutée.", expectation.cell);
+            self.failed += 1;
+        }
+    }
+
+    fn verdict(&self, arguments: &NotebookArgs) -> Result<ExitCode> {
+        let executed = self.executed.len();
+        if executed == 0 {
+            let tags = arguments.tags.join(", ");
+            let which = if tags.is_empty() { String::new() } else { format!(" avec l'étiquette {tags}") };
+            bail!("{} : aucune cellule de code{which}, rien n'a été exécuté.", arguments.file.display());
+        }
+        let plural = if executed > 1 { "s" } else { "" };
+        println!("{executed} cellule{plural} exécutée{plural}, {} en échec", self.failed);
+        Ok(if self.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+impl Cell {
+    /// Everything that makes this cell a failure. In evcxr a failed `?`, a panic and a failed assert are
+    /// answered with "ok": only their text on stderr tells.
+    fn faults(&self, expectations: &[Expectation]) -> Vec<String> {
+        let mut faults = Vec::new();
+        if !self.may_raise {
+            faults.extend(self.errors.iter().cloned());
+            faults.extend((!self.stderr.is_empty()).then(|| self.stderr.clone()));
+        }
+        for expectation in expectations.iter().filter(|expectation| expectation.cell == self.id) {
+            if !self.shows(&expectation.text) {
+                faults.push(format!("Texte attendu, mais absent : {}", expectation.text));
+            }
+        }
+        faults
+    }
+
+    fn shows(&self, text: &str) -> bool {
+        self.stdout.contains(text) || self.results.iter().any(|result| result.contains(text))
+    }
+
+    fn first_line(&self) -> &str {
+        let texts = [self.stdout.as_str()].into_iter().chain(self.results.iter().map(String::as_str));
+        texts.flat_map(str::lines).find(|line| !line.trim().is_empty()).unwrap_or_default()
+    }
+}
+
+fn start_executor(request: &str) -> Result<std::process::Child> {
+    let python = python::interpreter();
+    if !JUPYTER.installed_for(&python) {
+        bail!("Jupyter n'est pas installé dans .venv : lancez « cargo xtask lab --no-open ».");
+    }
+    let mut command = Command::new(python);
+    command.args(["-c", EXECUTOR]).envs(workspace::moved_worker());
+    let mut executor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let mut input = executor.stdin.take().context("l'exécuteur n'a pas d'entrée")?;
+    input.write_all(request.as_bytes())?;
+    Ok(executor)
+}
+
+/// The file appears complete or not at all, and never in the place of another.
+fn write_new(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = || format!("impossible d'écrire {}", path.display());
+    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
+    file.write_all(text.as_bytes()).with_context(failed)?;
+    file.persist_noclobber(path).with_context(failed)?;
+    Ok(())
+}
+
+/// At most one line of the terminal; whole lines where there is none.
+fn cut(line: &str) -> std::borrow::Cow<'_, str> {
+    let terminal = console::Term::stdout();
+    if !io::stdout().is_terminal() {
+        return line.into();
+    }
+    console::truncate_str(line, terminal.size().1.into(), "…")
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("    {line}\n")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell() -> Cell {
+        Cell {
+            id: "a".to_owned(),
+            seconds: 0.1,
+            may_raise: false,
+            stdout: "\n13.0385\n".to_owned(),
+            stderr: String::new(),
+            errors: Vec::new(),
+            results: vec!["<table>".to_owned()],
+        }
+    }
+
+    fn expect(argument: &str) -> Vec<Expectation> {
+        Expectation::parse(argument).into_iter().collect()
+    }
+
+    #[test]
+    fn a_quiet_cell_is_good() {
+        assert!(cell().faults(&[]).is_empty());
+        assert_eq!(cell().first_line(), "13.0385");
+    }
+
+    #[test]
+    fn stderr_or_an_error_is_a_fault_unless_the_notebook_wants_it() {
+        let stderr = Cell { stderr: "thread panicked".to_owned(), ..cell() };
+        let error = Cell { errors: vec!["mismatched types".to_owned()], ..cell() };
+        for bad in [stderr, error] {
+            assert_eq!(bad.faults(&[]).len(), 1);
+            assert!(Cell { may_raise: true, ..bad }.faults(&[]).is_empty());
+        }
+    }
+
+    #[test]
+    fn expected_text_is_looked_for_in_the_named_cell_only() {
+        for met in ["a=13.0385", "a=<table>", "b=elsewhere"] {
+            assert!(cell().faults(&expect(met)).is_empty(), "{met}");
+        }
+        assert_eq!(cell().faults(&expect("a=13.04")).len(), 1);
+        for malformed in ["", "a", "=text", "a="] {
+            assert!(Expectation::parse(malformed).is_err(), "{malformed:?}");
+        }
+        assert!(expect("a=b=c").iter().all(|expectation| expectation.text == "b=c"));
+    }
+
+    #[test]
+    fn an_existing_file_is_kept() -> Result<()> {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("out.ipynb");
+        write_new(&file, "first")?;
+        assert!(write_new(&file, "second").is_err());
+        assert_eq!(fs::read_to_string(&file)?, "first");
+        assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        Ok(())
+    }
+}

@@ -1,0 +1,121 @@
+//! `cargo xtask test`: every check, on a fresh clone, in one go.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+
+use crate::lab::WALKTHROUGH;
+use crate::python::{self, Install, JUPYTER};
+use crate::{kernel, prerequisites, progress, worker, workspace};
+
+/// What cells of the walkthrough have to show where there is no GPU.
+const WALKTHROUGH_SHOWS: &[(&str, &str)] = &[
+    ("arithmetic", "17.03851604461669921875"),
+    ("environment", "\"gpu_available\": false"),
+    ("environment", "\"reason\": \"Aucune mesure : "),
+    ("measurement", "Aucune mesure : "),
+    ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+];
+
+pub fn run() -> Result<ExitCode> {
+    let mut steps = Steps::default();
+    let outcome = every_check(&mut steps);
+    if let Err(error) = &outcome {
+        println!("ÉCHEC de l'étape « {} » : {error:#}", steps.current);
+    }
+    // Last, and in words that programs look for.
+    println!("{} passed, {} failed", steps.passed, u8::from(outcome.is_err()));
+    Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn every_check(steps: &mut Steps) -> Result<()> {
+    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", start_installs)?;
+    steps.cargo("format", &["fmt", "--all", "--check"])?;
+    let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
+    steps.cargo("clippy", &clippy)?;
+    // This program's own tests come last: they need the kernel.
+    steps.cargo("tests", &["test", "--workspace", "--exclude", WORKER, "--exclude", "xtask", "--locked"])?;
+    steps.run("documentation", || {
+        let mut doc = workspace::cargo(&["doc", "--no-deps", "--locked", "-p", "iteragpu-lab"]);
+        workspace::succeed(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
+    })?;
+    steps.cargo("commandes", &["build", "--release", "--locked"])?;
+    steps.run("paquets Python", || packages.map_or(Ok(()), Install::finish))?;
+    steps.run("programme de mesure", worker::build)?;
+    // In release, like the build: torch-sys compiles its C++ once.
+    steps.worker("clippy du programme de mesure", &["clippy", "--all-targets"], &["--", "-D", "warnings"])?;
+    steps.worker("tests du programme de mesure", &["test"], &[])?;
+    steps.run("noyau Jupyter", || {
+        kernel.map_or(Ok(()), kernel::Build::finish)?;
+        kernel::register()
+    })?;
+    steps.run("tests de xtask, avec les notebooks qui doivent échouer", || {
+        let mut test = workspace::cargo(&["test", "--locked", "-p", "xtask"]);
+        workspace::succeed(test.env("XTASK_KERNEL_REQUIRED", "1"))
+    })?;
+    steps.run("parcours", walkthrough)
+}
+
+const WORKER: &str = "iteragpu-worker";
+
+/// What takes longest and mostly waits for the network or a single core starts first.
+fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
+    prerequisites::check()?;
+    let kernel = kernel::start_build()?;
+    let packages = python::start_install(&[&[JUPYTER], worker::missing_packages()].concat())?;
+    Ok((kernel, packages))
+}
+
+/// As on a machine without GPU, also where there is one.
+fn walkthrough() -> Result<()> {
+    let mut command = workspace::cargo(&["xtask", "notebook", WALKTHROUGH]);
+    command.env("CUDA_VISIBLE_DEVICES", "");
+    for (cell, text) in WALKTHROUGH_SHOWS {
+        command.arg("--expect").arg(format!("{cell}={text}"));
+    }
+    workspace::succeed(&mut command)
+}
+
+/// The steps so far; the first failure ends the run.
+#[derive(Default)]
+struct Steps {
+    passed: usize,
+    current: &'static str,
+}
+
+impl Steps {
+    fn run<T>(&mut self, name: &'static str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        println!("\n=== {name}");
+        self.current = name;
+        let started = Instant::now();
+        let value = step()?;
+        self.passed += 1;
+        println!("=== {name} : {}", progress::elapsed(started));
+        Ok(value)
+    }
+
+    fn cargo(&mut self, name: &'static str, arguments: &[&str]) -> Result<()> {
+        self.run(name, || workspace::succeed(&mut workspace::cargo(arguments)))
+    }
+
+    fn worker(&mut self, name: &'static str, task: &[&str], flags: &[&str]) -> Result<()> {
+        let arguments = [task, &["--release", "--locked", "-p", WORKER], flags].concat();
+        self.run(name, || workspace::succeed(&mut worker::cargo(&arguments)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::bail;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_step_is_named_and_not_counted() {
+        let mut steps = Steps::default();
+        assert!(steps.run("good", || Ok(())).is_ok());
+        assert!(steps.run::<()>("bad", || bail!("planted")).is_err());
+        assert_eq!((steps.passed, steps.current), (1, "bad"));
+    }
+}
