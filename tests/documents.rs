@@ -1,0 +1,158 @@
+//! The figures and outputs that the documents show are those of the commands and of the raw
+//! measurements. On a difference the expected text is printed, ready to be put in.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::process::Command;
+
+use common::StandIn;
+use iteragpu_lab::{EnvironmentReport, Measurement};
+use serde::Deserialize;
+use serde_json::Value;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn read(path: &str) -> std::io::Result<String> {
+    fs::read_to_string(format!("{}/{path}", env!("CARGO_MANIFEST_DIR")))
+}
+
+/// Lines of the fenced block after the comment that names it.
+fn block(document: &str, name: &str) -> Option<Vec<String>> {
+    let (_, rest) = document.split_once(&format!("<!-- sortie : {name} -->\n```"))?;
+    let (body, _) = rest.split_once("\n```")?;
+    Some(body.lines().skip(1).map(str::to_owned).collect())
+}
+
+fn expect_block(document: &str, name: &str, expected: &[String]) -> Outcome {
+    let shown = block(document, name).ok_or_else(|| format!("no block {name}"))?;
+    assert_eq!(shown, expected, "block {name} should read:\n{}", expected.join("\n"));
+    Ok(())
+}
+
+fn lines(text: &str) -> Vec<String> {
+    text.lines().map(str::to_owned).collect()
+}
+
+#[derive(Deserialize)]
+struct Golden {
+    measurements: Vec<Measurement>,
+}
+
+#[test]
+fn the_readme_shows_the_estimate_that_the_command_prints() -> Outcome {
+    let readme = read("README.md")?;
+    let shown = block(&readme, "estimate").ok_or("no estimate")?;
+    let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_mesure-memoire")).args(&arguments).output()?;
+    let expected = [vec![shown[0].clone()], lines(&String::from_utf8(output.stdout)?)].concat();
+    expect_block(&readme, "estimate", &expected)
+}
+
+#[test]
+fn the_readme_shows_a_kept_environment_and_a_kept_phase() -> Outcome {
+    let readme = read("README.md")?;
+    let two_cards: Value = serde_json::from_str(&read("docs/mesures/h200-x2.json")?)?;
+    let environment: EnvironmentReport = serde_json::from_value(two_cards["environments"][0]["report"].clone())?;
+    let command = format!("$ mesure-memoire environment --device {}", environment.requested_device);
+    expect_block(&readme, "environment", &[vec![command], lines(&environment.to_string())].concat())?;
+
+    let golden: Golden = serde_json::from_str(&read("docs/mesures/h200-golden.json")?)?;
+    let cold = serde_json::to_string_pretty(&golden.measurements[0].phases[2])?;
+    expect_block(&readme, "cold_forward", &lines(&cold))
+}
+
+#[test]
+fn the_readmes_measure_command_is_accepted() -> Outcome {
+    let shown = block(&read("README.md")?, "measure").ok_or("no measure")?;
+    let stand_in = StandIn::new("good")?;
+    let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+    let output = command.args(&arguments).current_dir(stand_in.beside("")).env("ITERAGPU_WORKER", stand_in.program());
+    assert!(output.output()?.status.success());
+    assert!(stand_in.beside("mesures-petit-essai.json").exists());
+    Ok(())
+}
+
+/// The kept measurements repeat the golden values of the original, digest by digest.
+#[test]
+fn the_kept_measurements_are_the_golden_ones() -> Outcome {
+    let expected: Value = serde_json::from_str(&read("tests/golden/h200_counters.json")?)?;
+    let cases = expected["cases"].as_array().ok_or("no cases")?;
+    for file in ["docs/mesures/h200-golden.json", "docs/mesures/h200-x2-golden-cuda1.json"] {
+        let kept: Value = serde_json::from_str(&read(file)?)?;
+        let kept = kept["measurements"].as_array().ok_or("no measurements")?;
+        assert_eq!(kept.len(), cases.len(), "{file}");
+        for (case, measured) in cases.iter().zip(kept) {
+            assert_eq!(case["digests_sha256"], measured["digests_sha256"], "{file}");
+            for key in ["end_allocated_bytes", "peak_reserved_bytes"] {
+                assert_eq!(case["phases"][2][key], measured["phases"][2][key], "{file}");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn median(observations: &Value) -> Option<f64> {
+    let mut sorted: Vec<f64> = observations.as_array()?.iter().filter_map(Value::as_f64).collect();
+    sorted.sort_by(f64::total_cmp);
+    // Every benchmark here has an odd number of observations.
+    sorted.get(sorted.len() / 2).copied().filter(|_| sorted.len() % 2 == 1)
+}
+
+fn timing_table() -> Result<String, Box<dyn std::error::Error>> {
+    let mut table = String::from(
+        "| batch/context/width/dtype | processus entier : original | ici | rapport | un passage à chaud : original | ici | rapport |\n\
+         | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for file in ["docs/mesures/h200-bench-1-16-64.json", "docs/mesures/h200-bench-others.json"] {
+        let document: Value = serde_json::from_str(&read(file)?)?;
+        for result in document["results"].as_array().ok_or("no results")? {
+            let of = |program: &str, what: &str| median(&result[program][what]).ok_or("no observations");
+            let (process, warm) = ("process_seconds", "warm_forward_seconds");
+            let (slow, fast) = (of("original", process)?, of("iteragpu", process)?);
+            let (slow_warm, fast_warm) = (of("original", warm)?, of("iteragpu", warm)?);
+            let name = result["configuration"].as_str().unwrap_or_default();
+            let micros = |seconds: f64| format!("{:.0} µs", seconds * 1e6);
+            table += &format!(
+                "| {name} | {slow:.2} s | {fast:.2} s | {:.1} | {} | {} | {:.1} |\n",
+                slow / fast,
+                micros(slow_warm),
+                micros(fast_warm),
+                slow_warm / fast_warm
+            );
+        }
+    }
+    // French decimals.
+    Ok(table.replace('.', ","))
+}
+
+#[test]
+fn the_timing_table_is_computed_from_the_raw_observations() -> Outcome {
+    let table = timing_table()?;
+    assert!(read("docs/mesures/README.md")?.contains(&table), "docs/mesures/README.md should hold:\n{table}");
+    Ok(())
+}
+
+#[test]
+fn the_readmes_ratios_are_those_of_the_first_benchmark() -> Outcome {
+    let document: Value = serde_json::from_str(&read("docs/mesures/h200-bench-1-16-64.json")?)?;
+    let result = &document["results"][0];
+    let process = |program: &str| median(&result[program]["process_seconds"]).ok_or("no observations");
+    let warm = |program: &str| median(&result[program]["warm_forward_seconds"]).ok_or("no observations");
+    let sentence = format!(
+        "le processus entier prend {:.2} s au lieu de {:.2} s pour l'original ({:.1} fois moins) et {:.2} s pour un programme CUDA nu ; \
+         un passage à chaud prend {:.0} µs au lieu de {:.0} µs ({:.1} fois moins)",
+        process("iteragpu")?,
+        process("original")?,
+        process("original")? / process("iteragpu")?,
+        process("bare")?,
+        warm("iteragpu")? * 1e6,
+        warm("original")? * 1e6,
+        warm("original")? / warm("iteragpu")?
+    );
+    let sentence = sentence.replace('.', ",");
+    assert!(read("README.md")?.contains(&sentence), "README.md should hold:\n{sentence}");
+    Ok(())
+}
