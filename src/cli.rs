@@ -74,7 +74,12 @@ fn refusal(error: &clap::Error) -> String {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             "Il manque une commande.".to_owned()
         }
-        ErrorKind::ArgumentConflict => format!("L'option {} ne peut être donnée qu'une fois.", argument()),
+        ErrorKind::ArgumentConflict if text(ContextKind::PriorArg) == argument() => {
+            format!("L'option {} ne peut être donnée qu'une fois.", argument())
+        }
+        ErrorKind::ArgumentConflict => {
+            format!("{} ne peut pas être donné avec {}.", argument(), text(ContextKind::PriorArg))
+        }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
             format!("L'option {} demande une valeur.", argument())
         }

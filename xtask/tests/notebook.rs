@@ -44,9 +44,9 @@ const BAD_RUNS: &[Case] = &[
     ("no-kernel-name", &[], 2, "kernelspec.name"),
     ("no-such-file", &[], 2, "lecture impossible"),
     ("good", &["--output", "Cargo.toml"], 2, "existe déjà"),
-    ("good", &["--expect", "sum"], 2, "valeur refusée"),
-    ("good", &["--timeout", "0"], 2, "valeur refusée"),
-    ("good", &["--colour"], 2, "argument inconnu : --colour"),
+    ("good", &["--expect", "sum"], 2, "« sum » refusé"),
+    ("good", &["--timeout", "0"], 2, "« 0 » refusé"),
+    ("good", &["--colour"], 2, "nconnu : --colour"),
 ];
 
 #[test]
