@@ -135,6 +135,30 @@ pub enum LabError {
         source: io::Error,
     },
 
+    /// A CSV file holds something that is not accepted.
+    #[error("{file}, ligne {line}, colonne {column} : « {found} » refusé. Accepté : {expected}.")]
+    InTable {
+        /// The file's name as given.
+        file: String,
+        /// Line in the file, from 1 on.
+        line: u64,
+        /// The column's name.
+        column: String,
+        /// The text found, shortened when very long.
+        found: String,
+        /// What is accepted, in words.
+        expected: String,
+    },
+
+    /// A file cannot be read.
+    #[error("Le fichier « {path} » ne peut pas être lu ({source}).")]
+    Unreadable {
+        /// The name as given.
+        path: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
     /// There is no measurement to save.
     #[error("Rien à enregistrer, aucun fichier n'a été créé. {reason}")]
     NothingToSave {
@@ -146,6 +170,15 @@ pub enum LabError {
 impl LabError {
     pub(crate) fn invalid(name: &str, found: &str, expected: impl Into<String>) -> Self {
         Self::InvalidArgument { name: name.to_owned(), found: shortened(found, 80), expected: expected.into() }
+    }
+
+    pub(crate) fn in_table(file: &str, line: u64, column: &str, found: &str, expected: String) -> Self {
+        let (file, column) = (shortened(file, 120), column.to_owned());
+        Self::InTable { file, line, column, found: shortened(found, 80), expected }
+    }
+
+    pub(crate) fn unreadable(path: &str, source: io::Error) -> Self {
+        Self::Unreadable { path: shortened(path, 120), source }
     }
 
     /// Exit code of a command that ends with this error: 2 for wrong arguments or an unavailable

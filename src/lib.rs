@@ -1,5 +1,6 @@
 //! Honest numbers before a GPU is rented: how many bytes a model's weights take, what a GPU
-//! environment really is, and what PyTorch's allocator counts on one chosen GPU.
+//! environment really is, what PyTorch's allocator counts on one chosen GPU, and what a fixed-term
+//! rental costs.
 //!
 //! The modules stand in the order of the data's way:
 //!
@@ -9,7 +10,8 @@
 //! 4. [`mod@measure`]: configuration, phase rows and the measurement;
 //! 5. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
 //! 6. [`export`]: a new file or nothing;
-//! 7. [`display`]: what a notebook shows; [`error`]: what can go wrong.
+//! 7. [`pricing`]: a price list to the price of a fixed term;
+//! 8. [`display`]: what a notebook shows; [`error`]: what can go wrong.
 //!
 //! Calculated and measured numbers are never mixed: each carries its `kind` and its scope.
 //!
@@ -38,7 +40,9 @@ pub mod estimate;
 pub mod export;
 mod json;
 pub mod measure;
+pub mod pricing;
 pub mod protocol;
+mod table;
 pub mod worker;
 
 pub use display::outcome_text;
@@ -47,3 +51,4 @@ pub use error::LabError;
 pub use estimate::{Estimate, estimate_weights};
 pub use export::{NewFile, Saved, save_new};
 pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure};
+pub use pricing::{Offer, PriceList, Quote};

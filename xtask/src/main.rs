@@ -9,6 +9,7 @@ mod notebook;
 mod prerequisites;
 mod progress;
 mod python;
+mod tariffs;
 mod test;
 mod worker;
 mod workspace;
@@ -35,6 +36,8 @@ enum Task {
     Worker,
     /// Lance toutes les vérifications du projet
     Test,
+    /// Recalcule tarifs-forfaits.csv à partir des prix horaires publics
+    Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
     Golden(golden::GoldenArgs),
     /// Chronomètre les mesures à côté du programme d'origine, sur un vrai GPU
@@ -70,6 +73,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Notebook(arguments) => notebook::run(arguments),
         Task::Worker => worker::run(),
         Task::Test => test::run(),
+        Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
     }

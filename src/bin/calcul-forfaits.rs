@@ -1,0 +1,66 @@
+//! `calcul-forfaits`: the price of a fixed term, and the cost of an accepted result. Results go to
+//! standard output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments, 1
+//! anything else.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser};
+use iteragpu_lab::arguments::parse_count;
+use iteragpu_lab::cli::{answer_clap, fail, in_french, print_result};
+use iteragpu_lab::{LabError, PriceList, Quote};
+
+#[derive(Parser)]
+#[command(
+    name = "calcul-forfaits",
+    version,
+    about = "Calcule le prix d'un forfait GPU entier et, si on le demande, le coût d'un résultat accepté."
+)]
+struct Options {
+    /// Modèle de GPU, comme b200 ; --liste montre ceux qui existent
+    #[arg(long, value_name = "MODÈLE", required_unless_present = "liste", allow_hyphen_values = true)]
+    gpu: Option<String>,
+    /// Durée du forfait en jours
+    #[arg(long, value_name = "JOURS", required_unless_present = "liste", allow_hyphen_values = true)]
+    days: Option<String>,
+    /// Nombre de lots [par défaut : 1]
+    #[arg(long, value_name = "NOMBRE", default_value = "1", allow_hyphen_values = true)]
+    lots: String,
+    /// Nombre de résultats distincts réellement acceptés ; sans lui, le coût unitaire vaut null
+    #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
+    accepted_results: Option<String>,
+    /// Fichier de tarifs à lire à la place de celui du projet
+    #[arg(long, value_name = "FICHIER")]
+    tarifs: Option<PathBuf>,
+    /// Montre la liste des tarifs, le moins cher par GPU et par jour d'abord
+    #[arg(long, conflicts_with_all = ["gpu", "days", "accepted_results"])]
+    liste: bool,
+    /// Donne la liste en JSON
+    #[arg(long, requires = "liste")]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let matches = in_french(Options::command()).try_get_matches();
+    match matches.and_then(|matches| Options::from_arg_matches(&matches)) {
+        Ok(options) => run(&options).map_or_else(fail, |text| print_result(&text)),
+        Err(error) => answer_clap(&error),
+    }
+}
+
+fn run(options: &Options) -> Result<String, LabError> {
+    let list = options.tarifs.as_deref().map_or_else(PriceList::shipped, PriceList::open)?;
+    match (options.liste, options.json) {
+        (true, true) => Ok(list.to_json()),
+        (true, false) => Ok(list.to_string()),
+        (false, _) => quote(options, &list).map(|quote| quote.to_string()),
+    }
+}
+
+fn quote(options: &Options, list: &PriceList) -> Result<Quote, LabError> {
+    let given = |text: &Option<String>| text.clone().unwrap_or_default();
+    let days = parse_count("days", &given(&options.days))?;
+    let lots = parse_count("lots", &options.lots)?;
+    let accepted = options.accepted_results.as_deref().map(|text| parse_count("accepted_results", text)).transpose()?;
+    list.quote(&given(&options.gpu), days, lots, accepted)
+}

@@ -1,0 +1,469 @@
+//! `tarifs-forfaits.csv` -> the price of a fixed term. Cents are integers; a price is multiplied
+//! whole, and only a division may be rounded, once, by a stated rule.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use chrono::NaiveDate;
+use serde::{Deserialize, Serialize};
+
+use crate::error::LabError;
+use crate::json;
+use crate::table::{Row, Table};
+
+/// The shipped price list, compiled in, so that the command works from any folder.
+const SHIPPED: &str = include_str!("../tarifs-forfaits.csv");
+
+/// Columns of a price list, in the order in which it is written.
+pub const COLUMNS: &[&str] =
+    &["gpu", "gpu_name", "gpus_per_lot", "days", "lot_price_cents", "currency", "snapshot_date", "source"];
+
+/// One offer: a lot of one or more GPUs of one model, for a fixed term.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Offer {
+    /// Short name of the GPU model, such as `b200`.
+    pub gpu: String,
+    /// Its full name.
+    pub gpu_name: String,
+    /// GPUs in one lot.
+    pub gpus_per_lot: u64,
+    /// Length of the term in days.
+    pub days: u64,
+    /// Price of one lot for the whole term, in cents.
+    pub lot_price_cents: u64,
+    /// Currency of the price, such as `USD`.
+    pub currency: String,
+    /// Date of the price list, `YYYY-MM-DD`.
+    pub snapshot_date: String,
+    /// Where the price comes from.
+    pub source: String,
+}
+
+impl Offer {
+    /// Price of one GPU for one day, in cents.
+    pub fn gpu_day(&self) -> Quotient {
+        Quotient::of(self.lot_price_cents, u128::from(self.gpus_per_lot) * u128::from(self.days))
+    }
+}
+
+#[derive(Serialize)]
+struct OfferWithGpuDay<'a> {
+    #[serde(flatten)]
+    offer: &'a Offer,
+    price_per_gpu_day_cents: String,
+    price_per_gpu_day_is_rounded: bool,
+}
+
+/// A checked price list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PriceList {
+    offers: Vec<Offer>,
+}
+
+impl PriceList {
+    /// The list that this project ships.
+    ///
+    /// # Errors
+    /// As [`PriceList::read`]; a test keeps the shipped list readable.
+    pub fn shipped() -> Result<Self, LabError> {
+        Self::read("tarifs-forfaits.csv", SHIPPED.as_bytes())
+    }
+
+    /// The list in a file, read in place of the shipped one.
+    ///
+    /// # Errors
+    /// [`LabError::Unreadable`], or as [`PriceList::read`].
+    pub fn open(path: &Path) -> Result<Self, LabError> {
+        let name = path.to_string_lossy();
+        let file = File::open(path).map_err(|error| LabError::unreadable(&name, error))?;
+        Self::read(&name, file)
+    }
+
+    /// Reads a list: UTF-8 or Latin-1, separated by commas or semicolons, columns in any order.
+    /// `name` is the file's name, for messages.
+    ///
+    /// # Errors
+    /// [`LabError::InTable`] naming line and column of the first thing that is not accepted.
+    pub fn read(name: &str, input: impl Read) -> Result<Self, LabError> {
+        let mut table = Table::open(name, input, COLUMNS)?;
+        let mut list = Self { offers: Vec::new() };
+        let mut lines = HashMap::new();
+        while let Some(row) = table.next_row()? {
+            let offer = offer(&row)?;
+            if let Some(line) = lines.insert((offer.gpu.clone(), offer.days), row.line()) {
+                return Err(
+                    row.refused(DAYS, &format!("une seule ligne par modèle et durée ; la ligne {line} les a déjà"))
+                );
+            }
+            if list.offers.first().is_some_and(|first| first.currency != offer.currency) {
+                return Err(row.refused(CURRENCY, "la même monnaie à chaque ligne"));
+            }
+            list.offers.push(offer);
+        }
+        if list.offers.is_empty() {
+            return Err(LabError::in_table(name, 2, COLUMNS[0], "", "au moins une ligne de tarif".to_owned()));
+        }
+        Ok(list)
+    }
+
+    /// All offers, in the order of the file.
+    pub fn offers(&self) -> &[Offer] {
+        &self.offers
+    }
+
+    /// All offers as JSON, each with the price of one GPU for one day.
+    pub fn to_json(&self) -> String {
+        let offers = self.offers.iter().map(|offer| {
+            let per_day = offer.gpu_day();
+            OfferWithGpuDay {
+                offer,
+                price_per_gpu_day_cents: per_day.text,
+                price_per_gpu_day_is_rounded: per_day.is_rounded,
+            }
+        });
+        json::pretty(&offers.collect::<Vec<_>>())
+    }
+
+    /// The offer of one model and one term.
+    ///
+    /// # Errors
+    /// [`LabError::InvalidArgument`] for a model or a term that the list does not have, with the
+    /// nearest names and what exists.
+    pub fn offer(&self, gpu: &str, days: u64) -> Result<&Offer, LabError> {
+        let of_model: Vec<&Offer> = self.offers.iter().filter(|offer| offer.gpu == gpu).collect();
+        if of_model.is_empty() {
+            return Err(LabError::invalid("gpu", gpu, self.known_models(gpu)));
+        }
+        of_model.iter().find(|offer| offer.days == days).copied().ok_or_else(|| {
+            let terms: Vec<String> = of_model.iter().map(|offer| offer.days.to_string()).collect();
+            LabError::invalid(
+                "days",
+                &days.to_string(),
+                format!("une durée vendue pour {gpu} : {} jours", terms.join(", ")),
+            )
+        })
+    }
+
+    fn known_models(&self, asked: &str) -> String {
+        let mut models: Vec<&str> = self.offers.iter().map(|offer| offer.gpu.as_str()).collect();
+        models.sort_unstable();
+        models.dedup();
+        let asked = asked.to_lowercase();
+        let distance = |model: &str| match !asked.is_empty() && model.contains(&asked) {
+            true => 0,
+            false => strsim::damerau_levenshtein(&asked, model),
+        };
+        let mut near: Vec<(usize, &str)> = models.iter().map(|model| (distance(model), *model)).collect();
+        near.retain(|(distance, _)| *distance <= 2);
+        near.sort_unstable();
+        let near: Vec<&str> = near.into_iter().take(3).map(|(_, model)| model).collect();
+        let hint = if near.is_empty() { String::new() } else { format!(" ; vouliez-vous dire {} ?", near.join(", ")) };
+        format!("un modèle de la liste : {}{hint}", models.join(", "))
+    }
+
+    /// Prices `lots` lots of one offer, and the cost of one of `accepted_results` when given.
+    ///
+    /// # Errors
+    /// As [`PriceList::offer`]; also for zero lots, zero accepted results, and totals that do not
+    /// fit in 64 bits.
+    ///
+    /// # Examples
+    /// ```
+    /// use iteragpu_lab::PriceList;
+    ///
+    /// let quote = PriceList::shipped()?.quote("b200", 7, 2, Some(1000))?;
+    /// // A B200 lot holds two GPUs: two lots are four GPUs and twice the lot's price.
+    /// assert_eq!(quote.total_gpus, 4);
+    /// assert_eq!(quote.total_price_cents, 2 * quote.lot_price_cents);
+    /// # Ok::<(), iteragpu_lab::LabError>(())
+    /// ```
+    pub fn quote(&self, gpu: &str, days: u64, lots: u64, accepted_results: Option<u64>) -> Result<Quote, LabError> {
+        let offer = self.offer(gpu, days)?;
+        let too_many = || {
+            LabError::invalid(
+                "lots",
+                &lots.to_string(),
+                "un nombre de lots de 1 à ce que 64 bits peuvent compter en GPU et en centimes",
+            )
+        };
+        if lots == 0 {
+            return Err(too_many());
+        }
+        if accepted_results == Some(0) {
+            return Err(LabError::invalid(
+                "accepted_results",
+                "0",
+                "un nombre entier de résultats acceptés, à partir de 1",
+            ));
+        }
+        let total_price_cents = offer.lot_price_cents.checked_mul(lots).ok_or_else(too_many)?;
+        let total_gpus = offer.gpus_per_lot.checked_mul(lots).ok_or_else(too_many)?;
+        let per_gpu = Quotient::of(offer.lot_price_cents, u128::from(offer.gpus_per_lot));
+        let per_result = accepted_results.map(|accepted| Quotient::of(total_price_cents, u128::from(accepted)));
+        Ok(Quote {
+            kind: "arithmetic_only".to_owned(),
+            gpu: offer.gpu.clone(),
+            gpu_name: offer.gpu_name.clone(),
+            days,
+            lots,
+            gpus_per_lot: offer.gpus_per_lot,
+            total_gpus,
+            lot_price_cents: offer.lot_price_cents,
+            total_price_cents,
+            price_per_gpu_cents: per_gpu.text,
+            price_per_gpu_is_rounded: per_gpu.is_rounded,
+            accepted_results,
+            cost_per_accepted_result_is_rounded: per_result.as_ref().map(|cost| cost.is_rounded),
+            cost_per_accepted_result_cents: per_result.map(|cost| cost.text),
+            currency: offer.currency.clone(),
+            snapshot_date: offer.snapshot_date.clone(),
+            source: offer.source.clone(),
+            scope: SCOPE.to_owned(),
+        })
+    }
+}
+
+const SCOPE: &str = "Prix du forfait entier, selon la liste de tarifs indiquée, à sa date. \
+     Ni disponibilité, ni réservation, ni conversion de monnaie, ni prorata horaire : le forfait est dû en entier. \
+     Le coût unitaire divise le prix entier par le nombre de résultats distincts réellement acceptés ; \
+     répéter un même essai n'en ajoute pas. Vérifiez l'offre affichée avant toute décision d'achat.";
+
+const GPU: usize = 0;
+const GPU_NAME: usize = 1;
+const GPUS_PER_LOT: usize = 2;
+const DAYS: usize = 3;
+const LOT_PRICE_CENTS: usize = 4;
+const CURRENCY: usize = 5;
+const SNAPSHOT_DATE: usize = 6;
+const SOURCE: usize = 7;
+
+fn offer(row: &Row<'_>) -> Result<Offer, LabError> {
+    let snapshot_date = row.filled(SNAPSHOT_DATE)?;
+    if snapshot_date.len() != 10 || NaiveDate::parse_from_str(&snapshot_date, "%Y-%m-%d").is_err() {
+        return Err(row.refused(SNAPSHOT_DATE, "une date écrite AAAA-MM-JJ"));
+    }
+    let currency = row.filled(CURRENCY)?;
+    if currency.len() != 3 || !currency.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Err(row.refused(CURRENCY, "un code de monnaie en trois capitales, comme USD ou EUR"));
+    }
+    Ok(Offer {
+        gpu: row.filled(GPU)?,
+        gpu_name: row.filled(GPU_NAME)?,
+        gpus_per_lot: row.positive(GPUS_PER_LOT)?,
+        days: row.positive(DAYS)?,
+        lot_price_cents: row.positive(LOT_PRICE_CENTS)?,
+        currency,
+        snapshot_date,
+        source: row.filled(SOURCE)?,
+    })
+}
+
+/// The price of lots for a fixed term. `Display` prints it as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// Always `arithmetic_only`: neither simulated nor measured.
+    pub kind: String,
+    /// Short name of the GPU model.
+    pub gpu: String,
+    /// Its full name.
+    pub gpu_name: String,
+    /// Length of the term in days.
+    pub days: u64,
+    /// Number of lots.
+    pub lots: u64,
+    /// GPUs in one lot.
+    pub gpus_per_lot: u64,
+    /// GPUs in all lots.
+    pub total_gpus: u64,
+    /// Price of one lot for the whole term, in cents.
+    pub lot_price_cents: u64,
+    /// Price of all lots for the whole term, in cents.
+    pub total_price_cents: u64,
+    /// Lot price divided by its GPUs, for information: a single GPU of a lot is not sold.
+    pub price_per_gpu_cents: String,
+    /// Whether that division had to be rounded.
+    pub price_per_gpu_is_rounded: bool,
+    /// Accepted results, when given.
+    pub accepted_results: Option<u64>,
+    /// Whole price divided by the accepted results, in cents; `null` without them.
+    pub cost_per_accepted_result_cents: Option<String>,
+    /// Whether that division had to be rounded; `null` without it.
+    pub cost_per_accepted_result_is_rounded: Option<bool>,
+    /// Currency of all prices.
+    pub currency: String,
+    /// Date of the price list.
+    pub snapshot_date: String,
+    /// Where the price comes from.
+    pub source: String,
+    /// What this does and does not cover, in French.
+    pub scope: String,
+}
+
+impl fmt::Display for Quote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&json::pretty(self))
+    }
+}
+
+/// The quotient of two integers as a decimal: exact when it ends within 28 significant digits,
+/// else rounded half to even at the 28th.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Quotient {
+    /// Plain decimal with a point.
+    pub text: String,
+    /// Whether it had to be rounded.
+    pub is_rounded: bool,
+}
+
+/// As many as `rust_decimal` holds without loss.
+const SIGNIFICANT_DIGITS: usize = 28;
+
+impl Quotient {
+    /// Divides; `denominator` is not zero, and below 2^124.
+    fn of(numerator: u64, denominator: u128) -> Self {
+        let denominator = denominator.max(1);
+        let mut mantissa = u128::from(numerator) / denominator;
+        let mut remainder = u128::from(numerator) % denominator;
+        let mut scale = 0;
+        while remainder != 0 && digits(mantissa) < SIGNIFICANT_DIGITS {
+            remainder *= 10;
+            mantissa = mantissa * 10 + remainder / denominator;
+            remainder %= denominator;
+            scale += 1;
+        }
+        let half = remainder.cmp(&(denominator - remainder));
+        if half.is_gt() || (half.is_eq() && mantissa % 2 == 1) {
+            mantissa += 1;
+        }
+        Self { text: plain(mantissa, scale), is_rounded: remainder != 0 }
+    }
+}
+
+fn digits(number: u128) -> usize {
+    number.checked_ilog10().map_or(0, |log| log as usize + 1)
+}
+
+fn plain(mantissa: u128, scale: usize) -> String {
+    let padded = format!("{mantissa:0width$}", width = scale + 1);
+    let (whole, fraction) = padded.split_at(padded.len() - scale);
+    if fraction.is_empty() { whole.to_owned() } else { format!("{whole}.{fraction}") }
+}
+
+/// A price list as a table: one line an offer, the cheapest per GPU and day first.
+impl fmt::Display for PriceList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut offers: Vec<&Offer> = self.offers.iter().collect();
+        offers.sort_by(|a, b| compare_gpu_days(a, b).then_with(|| (&a.gpu, a.days).cmp(&(&b.gpu, b.days))));
+        let titles = ["modèle", "nom", "GPU par lot", "jours", "prix du lot", "par GPU et par jour"].map(str::to_owned);
+        let mut rows = vec![titles];
+        rows.extend(offers.iter().map(|offer| cells(offer)));
+        write_aligned(f, &rows)?;
+        let first = offers.first().copied();
+        let cheapest = |offer: &&&Offer| first.is_some_and(|first| compare_gpu_days(first, offer).is_eq());
+        let mut models: Vec<&str> = offers.iter().take_while(cheapest).map(|offer| offer.gpu.as_str()).collect();
+        models.dedup();
+        let (currency, date) = first.map_or(("", ""), |offer| (&offer.currency, &offer.snapshot_date));
+        write!(
+            f,
+            "\nLe moins cher par GPU et par jour : {}. Prix en {currency}, liste du {date}. \
+             Le prix est celui du lot entier, pour toute la durée.",
+            models.join(", ")
+        )
+    }
+}
+
+/// Compares the prices of one GPU for one day, exactly: by products, not by quotients.
+fn compare_gpu_days(a: &Offer, b: &Offer) -> std::cmp::Ordering {
+    let gpu_days = |offer: &Offer| u128::from(offer.gpus_per_lot) * u128::from(offer.days);
+    let whole = |offer: &Offer, other: &Offer| u128::from(offer.lot_price_cents).checked_mul(gpu_days(other));
+    match (whole(a, b), whole(b, a)) {
+        (Some(a), Some(b)) => a.cmp(&b),
+        // Only lots of more than 2^64 GPU-days come here; the order of a display is all that is at stake.
+        (a, b) => b.is_some().cmp(&a.is_some()),
+    }
+}
+
+fn cells(offer: &Offer) -> [String; 6] {
+    let per_day = offer.gpu_day();
+    let exact = per_day.text.split_once('.').is_none();
+    let per_day = if exact { money(&per_day.text) } else { format!("≈ {}", money(&nearest_whole(&per_day.text))) };
+    let (gpus, days) = (offer.gpus_per_lot.to_string(), offer.days.to_string());
+    [offer.gpu.clone(), offer.gpu_name.clone(), gpus, days, money(&offer.lot_price_cents.to_string()), per_day]
+}
+
+/// Whole cents as units of the currency: `162960` becomes `1 629,60`.
+fn money(cents: &str) -> String {
+    let padded = format!("{cents:0>3}");
+    let (units, cents) = padded.split_at(padded.len() - 2);
+    let mut grouped = String::new();
+    for (position, digit) in units.chars().enumerate() {
+        if position > 0 && (units.len() - position).is_multiple_of(3) {
+            grouped.push('\u{202f}');
+        }
+        grouped.push(digit);
+    }
+    format!("{grouped},{cents}")
+}
+
+/// A decimal rounded to a whole number, half up; only for display.
+fn nearest_whole(decimal: &str) -> String {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let up = fraction.as_bytes().first().is_some_and(|digit| *digit >= b'5');
+    whole.parse().map_or_else(|_| whole.to_owned(), |whole: u128| (whole + u128::from(up)).to_string())
+}
+
+/// Columns of words to the left, columns of numbers (from the third on) to the right.
+fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[[String; 6]]) -> fmt::Result {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 6] = std::array::from_fn(width);
+    for row in rows {
+        let mut line = String::new();
+        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
+            let padding = " ".repeat(width - cell.chars().count());
+            line += &if column < 2 { format!("{cell}{padding}  ") } else { format!("{padding}{cell}  ") };
+        }
+        writeln!(f, "{}", line.trim_end())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotients_are_exact_or_rounded_half_to_even_at_28_digits() {
+        let cases = [
+            (10, 4, "2.5", false),
+            (0, 7, "0", false),
+            (6, 3, "2", false),
+            (1, 3, "0.3333333333333333333333333333", true),
+            (2, 3, "0.6666666666666666666666666667", true),
+            (200, 3, "66.66666666666666666666666667", true),
+            (1, 1 << 20, "0.00000095367431640625", false),
+            (u64::MAX, 1, "18446744073709551615", false),
+            // 28 digits end exactly in a half: to even, down and up.
+            (1, 1 << 30, "0.000000000931322574615478515625", false),
+        ];
+        for (numerator, denominator, text, is_rounded) in cases {
+            assert_eq!(Quotient::of(numerator, denominator), Quotient { text: text.to_owned(), is_rounded });
+        }
+    }
+
+    #[test]
+    fn money_is_grouped_with_narrow_spaces() {
+        let cases = [
+            ("7", "0,07"),
+            ("162960", "1\u{202f}629,60"),
+            ("100000000", "1\u{202f}000\u{202f}000,00"),
+            ("99999", "999,99"),
+        ];
+        for (cents, text) in cases {
+            assert_eq!(money(cents), text);
+        }
+        assert_eq!(["331.49", "331.5", "7"].map(nearest_whole), ["331", "332", "7"]);
+    }
+}

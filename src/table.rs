@@ -1,0 +1,256 @@
+//! CSV files as people really save them: UTF-8 with or without mark, Latin-1, comma or semicolon,
+//! any line ending. What is not understood is refused with its line and column, never guessed.
+
+use std::borrow::Cow;
+use std::io::{BufRead, BufReader, Read};
+
+use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
+
+use crate::error::LabError;
+
+/// A CSV file whose header has been checked against the columns that it must have.
+pub(crate) struct Table<R> {
+    name: String,
+    columns: &'static [&'static str],
+    /// Where each expected column stands in the file.
+    positions: Vec<usize>,
+    delimiter: u8,
+    reader: Reader<R>,
+    record: ByteRecord,
+}
+
+/// One row of a [`Table`], which knows its line.
+pub(crate) struct Row<'a> {
+    name: &'a str,
+    columns: &'static [&'static str],
+    positions: &'a [usize],
+    record: &'a ByteRecord,
+}
+
+impl<R: Read> Table<BufReader<R>> {
+    /// Reads the header. `name` is the file's name, for messages.
+    pub fn open(name: &str, input: R, columns: &'static [&'static str]) -> Result<Self, LabError> {
+        let mut input = BufReader::with_capacity(1 << 16, input);
+        let start = input.fill_buf().map_err(|error| LabError::unreadable(name, error))?;
+        let mark = if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
+        let header = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default();
+        // A semicolon inside a quoted column name would be one of none of our columns.
+        let delimiter = if header.contains(&b';') { b';' } else { b',' };
+        input.consume(mark);
+        // Lines end at line feeds alone: with csv's own rule for CRLF, its line numbers lag behind.
+        let line_feed = Terminator::Any(b'\n');
+        let mut reader = ReaderBuilder::new();
+        reader.delimiter(delimiter).flexible(true).has_headers(false).terminator(line_feed);
+        let reader = reader.from_reader(input);
+        let (name, positions, record) = (name.to_owned(), Vec::new(), ByteRecord::new());
+        let mut table = Self { name, columns, positions, delimiter, reader, record };
+        table.read_header()?;
+        Ok(table)
+    }
+
+    fn read_header(&mut self) -> Result<(), LabError> {
+        let found = self.read_record()?;
+        let names: Vec<String> = self.record.iter().map(|field| decoded(field).trim().to_owned()).collect();
+        let expected = format!("les colonnes {}", self.columns.join(", "));
+        if !found {
+            return Err(LabError::in_table(&self.name, 1, "en-tête", "", expected));
+        }
+        for (position, name) in names.iter().enumerate() {
+            if !self.columns.contains(&name.as_str()) {
+                return Err(LabError::in_table(&self.name, 1, "en-tête", name, expected));
+            }
+            if names[..position].contains(name) {
+                let once = format!("la colonne {name} une seule fois");
+                return Err(LabError::in_table(&self.name, 1, "en-tête", name, once));
+            }
+        }
+        for column in self.columns {
+            let position = names.iter().position(|name| name == column);
+            let missing = || {
+                LabError::in_table(&self.name, 1, "en-tête", &names.join(", "), format!("aussi la colonne {column}"))
+            };
+            self.positions.push(position.ok_or_else(missing)?);
+        }
+        Ok(())
+    }
+
+    /// The next row that holds anything, or none at the end of the file.
+    pub fn next_row(&mut self) -> Result<Option<Row<'_>>, LabError> {
+        if !self.read_record()? {
+            return Ok(None);
+        }
+        let row = Row { name: &self.name, columns: self.columns, positions: &self.positions, record: &self.record };
+        if self.record.len() != self.columns.len() {
+            let expected = format!("{} colonnes", self.columns.len());
+            return Err(LabError::in_table(
+                &self.name,
+                row.line(),
+                "toutes",
+                &format!("{} colonnes", self.record.len()),
+                expected,
+            ));
+        }
+        Ok(Some(row))
+    }
+
+    /// The separator that the file uses.
+    pub fn delimiter(&self) -> u8 {
+        self.delimiter
+    }
+
+    /// Skips lines of white space; a line of bare separators is a row of empty fields.
+    fn read_record(&mut self) -> Result<bool, LabError> {
+        loop {
+            let read = self.reader.read_byte_record(&mut self.record);
+            if !read.map_err(|error| LabError::unreadable(&self.name, error.into()))? {
+                return Ok(false);
+            }
+            if self.record.len() != 1 || !self.record[0].trim_ascii().is_empty() {
+                return Ok(true);
+            }
+        }
+    }
+}
+
+impl Row<'_> {
+    /// Line in the file, from 1 on.
+    pub fn line(&self) -> u64 {
+        self.record.position().map_or(0, csv::Position::line)
+    }
+
+    /// The bytes of a column given by its index in the expected columns.
+    pub fn bytes(&self, column: usize) -> &[u8] {
+        let bytes = &self.record[self.positions[column]];
+        bytes.strip_suffix(b"\r").unwrap_or(bytes)
+    }
+
+    /// The text of a column.
+    ///
+    /// Bytes that are not UTF-8 are read as Latin-1, which gives a character to all but the
+    /// control bytes that other encodings use for quotes and dashes; those are refused.
+    pub fn text(&self, column: usize) -> Result<Cow<'_, str>, LabError> {
+        let text = decoded(self.bytes(column));
+        if text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) {
+            return Err(self.refused(column, "un texte UTF-8 ou Latin-1 ; enregistrez le fichier en « CSV UTF-8 »"));
+        }
+        Ok(text)
+    }
+
+    /// A text that must not be empty.
+    pub fn filled(&self, column: usize) -> Result<String, LabError> {
+        let text = self.text(column)?;
+        let text = text.trim();
+        if text.is_empty() { Err(self.refused(column, "un texte non vide")) } else { Ok(text.to_owned()) }
+    }
+
+    /// A whole number of at least 1; spaces may separate groups of three digits.
+    pub fn positive(&self, column: usize) -> Result<u64, LabError> {
+        let number = self.whole(column)?;
+        if number == 0 { Err(self.refused(column, EXPECTED_POSITIVE)) } else { Ok(number) }
+    }
+
+    /// A whole number of at least 0; spaces may separate groups of three digits.
+    pub fn whole(&self, column: usize) -> Result<u64, LabError> {
+        let bytes = self.bytes(column);
+        if (1..=19).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_digit) {
+            // Nineteen digits always fit.
+            return Ok(bytes.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')));
+        }
+        grouped_number(&self.text(column)?).ok_or_else(|| self.refused(column, EXPECTED_POSITIVE))
+    }
+
+    /// A refusal of what this column holds.
+    pub fn refused(&self, column: usize, expected: &str) -> LabError {
+        let found = decoded(self.bytes(column));
+        LabError::in_table(self.name, self.line(), self.columns[column], &found, expected.to_owned())
+    }
+}
+
+const EXPECTED_POSITIVE: &str = "un nombre entier positif, sans décimales, d'au plus 18446744073709551615";
+
+/// Spaces that French typography and spreadsheets put between groups of three digits.
+const GROUP_SPACES: [char; 4] = [' ', '\u{a0}', '\u{202f}', '\u{2009}'];
+
+/// Reads `1049` and `1 049`; anything else, a stray space included, is no number.
+fn grouped_number(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let groups: Vec<&str> = text.split(GROUP_SPACES).collect();
+    let digits = |group: &&str| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit());
+    let shaped = groups.len() == 1 || (groups[0].len() <= 3 && groups[1..].iter().all(|group| group.len() == 3));
+    if !shaped || !groups.iter().all(digits) {
+        return None;
+    }
+    groups.concat().parse().ok()
+}
+
+fn decoded(bytes: &[u8]) -> Cow<'_, str> {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => Cow::Borrowed(text),
+        Err(_) => Cow::Owned(bytes.iter().map(|byte| char::from(*byte)).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COLUMNS: &[&str] = &["gpu", "cents"];
+
+    fn read(bytes: &[u8]) -> Result<Vec<(u64, String, u64)>, LabError> {
+        let mut table = Table::open("t.csv", bytes, COLUMNS)?;
+        let mut rows = Vec::new();
+        while let Some(row) = table.next_row()? {
+            rows.push((row.line(), row.filled(0)?, row.positive(1)?));
+        }
+        Ok(rows)
+    }
+
+    #[test]
+    fn files_as_people_save_them() {
+        let plain = vec![(2, "é".to_owned(), 1049), (3, "b".to_owned(), 7)];
+        let good: [&[u8]; 8] = [
+            "gpu,cents\né,1049\nb,7\n".as_bytes(),
+            "\u{feff}gpu,cents\né,1049\nb,7".as_bytes(),
+            "gpu,cents\r\né,1049\r\nb,7\r\n\r\n \r\n".as_bytes(),
+            "gpu;cents\né;1 049\nb;7\n".as_bytes(),
+            "gpu;cents\né;1\u{202f}049\nb;7\n".as_bytes(),
+            b"gpu;cents\r\n\xe9;1\xa0049\r\nb;7\r\n",
+            "cents,gpu\n1049,é\n7,b\n".as_bytes(),
+            "\"gpu\",\"cents\"\n\"é\",\"1049\"\n b ,7\n".as_bytes(),
+        ];
+        for bytes in good {
+            assert_eq!(read(bytes).ok(), Some(plain.clone()), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn refusals_name_line_column_and_what_is_expected() {
+        let bad: [(&[u8], &str); 20] = [
+            (b"", "ligne 1"),
+            (b"\n\n", "ligne 1"),
+            (b"gpu,cents,colour\na,1,x\n", "colour"),
+            (b"gpu\na\n", "colonne cents"),
+            (b"gpu,cents,gpu\na,1,b\n", "une seule fois"),
+            (b"gpu\tcents\na\t1\n", "en-t"),
+            (b"gpu,cents\na,1\nb,-2\n", "ligne 3, colonne cents : \u{ab} -2"),
+            (b"gpu,cents\na,0\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,12.5\n", "ligne 2, colonne cents"),
+            (b"gpu;cents\na;1 049,99\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,1 04\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,1049 999\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,\"1,049\"\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,1e3\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,+5\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\na,18446744073709551616\n", "ligne 2, colonne cents"),
+            (b"gpu,cents\n,\n", "ligne 2, colonne gpu"),
+            (b"gpu,cents\na,1,2\n", "ligne 2"),
+            (b"gpu,cents\na\n", "ligne 2"),
+            (b"gpu,cents\nl\x92a,1\n", "ligne 2, colonne gpu"),
+        ];
+        for (bytes, expected) in bad {
+            let message = read(bytes).map_err(|error| error.to_string());
+            let shown = String::from_utf8_lossy(bytes).into_owned();
+            assert!(message.as_ref().is_err_and(|text| text.contains(expected)), "{shown}: {message:?}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The price command as a person runs it, and prices against exact arithmetic by other means.
+#![cfg(unix)]
+
+use std::fs;
+use std::process::{Command, Output};
+
+use iteragpu_lab::{LabError, PriceList};
+use num_bigint::BigUint;
+use proptest::prelude::*;
+use serde_json::Value;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+fn run(arguments: &[&str]) -> std::io::Result<Output> {
+    // From another folder: the shipped list is compiled in.
+    Command::new(env!("CARGO_BIN_EXE_calcul-forfaits")).args(arguments).current_dir("/").output()
+}
+
+fn json(arguments: &[&str]) -> Result<Value, Box<dyn std::error::Error>> {
+    let output = run(arguments)?;
+    assert_eq!(
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).as_ref()),
+        (Some(0), ""),
+        "{arguments:?}"
+    );
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+#[test]
+fn two_lots_of_two_gpus_are_four_gpus_at_twice_the_lot_price() -> Outcome {
+    let quote = json(&["--gpu", "b200", "--days", "7", "--lots", "2"])?;
+    // 13.58 USD an hour x 24 x 7, by hand: 2281.44 USD.
+    assert_eq!(quote["lot_price_cents"], 228_144);
+    assert_eq!(quote["total_price_cents"], 456_288);
+    assert_eq!((&quote["gpus_per_lot"], &quote["total_gpus"]), (&2.into(), &4.into()));
+    assert_eq!(quote["price_per_gpu_cents"], "114072");
+    for key in ["accepted_results", "cost_per_accepted_result_cents", "cost_per_accepted_result_is_rounded"] {
+        assert_eq!(quote[key], Value::Null, "{key}");
+    }
+    for key in ["currency", "snapshot_date", "source", "scope"] {
+        assert!(quote[key].as_str().is_some_and(|text| !text.is_empty()), "{key}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_unit_cost_is_the_whole_price_over_the_accepted_results() -> Outcome {
+    let base = ["--gpu", "b200", "--days", "7", "--lots", "2", "--accepted-results"];
+    let exact = json(&[&base[..], &["1000"]].concat())?;
+    assert_eq!(exact["cost_per_accepted_result_cents"], "456.288");
+    assert_eq!(exact["cost_per_accepted_result_is_rounded"], false);
+    let rounded = json(&[&base[..], &["7"]].concat())?;
+    assert_eq!(rounded["cost_per_accepted_result_cents"], "65184");
+    let rounded_third = json(&[&base[..], &["11"]].concat())?;
+    // 456288 / 11, computed with Python's decimal at 28 digits, half even.
+    assert_eq!(rounded_third["cost_per_accepted_result_cents"], "41480.72727272727272727272727");
+    assert_eq!(rounded_third["cost_per_accepted_result_is_rounded"], true);
+    Ok(())
+}
+
+#[test]
+fn refusals_name_the_option_and_what_exists() -> Outcome {
+    let valid = ["--gpu", "b200", "--days", "7", "--lots", "2", "--accepted-results", "5"];
+    let with = |option: &str, value: &'static str| {
+        let mut arguments = valid.to_vec();
+        let position = arguments.iter().position(|argument| *argument == option).unwrap_or(0);
+        arguments[position + 1] = value;
+        arguments
+    };
+    let cases = [
+        ("--accepted-results", "0", "de 1 à"),
+        ("--accepted-results", "-1", "de 1 à"),
+        ("--accepted-results", "2.5", "en chiffres"),
+        ("--accepted-results", "", "en chiffres"),
+        ("--lots", "0", "de 1 à"),
+        ("--lots", "18446744073709551615", "64 bits"),
+        ("--days", "5", "3, 7, 30 jours"),
+        ("--days", "7.5", "en chiffres"),
+        ("--gpu", "b20", "vouliez-vous dire b200"),
+        ("--gpu", "B200", "vouliez-vous dire b200"),
+        ("--gpu", "a100", "vouliez-vous dire a100-80gb"),
+        ("--gpu", "tpu-v9", "rtx-4090"),
+        ("--gpu", "", "rtx-4090"),
+    ];
+    for (option, value, expected) in cases {
+        let output = run(&with(option, value))?;
+        let said = String::from_utf8(output.stderr)?;
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{option} {value}");
+        assert!(said.starts_with(&format!("{option} : « {value} » refusé")) && said.contains(expected), "{said}");
+    }
+    for arguments in [
+        &[] as &[&str],
+        &["--gpu", "b200"],
+        &["--json"],
+        &["--liste", "--gpu", "b200"],
+        &["--tarifs", "/nonexistent", "--liste"],
+    ] {
+        let output = run(arguments)?;
+        assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{arguments:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn the_list_is_sorted_aligned_and_complete() -> Outcome {
+    let table = String::from_utf8(run(&["--liste"])?.stdout)?;
+    let rows: Vec<&str> = table.lines().skip(1).take_while(|line| !line.is_empty()).collect();
+    assert_eq!(rows.len(), 45);
+    let first_width = rows[0].chars().count();
+    assert!(rows.iter().all(|row| row.chars().count() == first_width), "{table}");
+    assert!(rows[0].starts_with("v100 ") && rows[44].starts_with("b300 "), "{table}");
+
+    let offers = json(&["--liste", "--json"])?;
+    let offers = offers.as_array().ok_or("no array")?;
+    assert_eq!(offers.len(), 45);
+    let models: std::collections::BTreeSet<&str> = offers.iter().filter_map(|offer| offer["gpu"].as_str()).collect();
+    assert_eq!(models.len(), 15);
+    Ok(())
+}
+
+#[test]
+fn another_price_list_replaces_the_shipped_one() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("mes-tarifs.csv");
+    let excel = "gpu;gpu_name;gpus_per_lot;days;lot_price_cents;currency;snapshot_date;source\r\n\
+                 carte;Carte d'\u{e9}t\u{e9};2;10;1\u{a0}234\u{a0}567;EUR;2026-01-31;devis\r\n\r\n";
+    let latin_1: Vec<u8> = excel.chars().map(|c| c as u32 as u8).collect();
+    for bytes in [excel.as_bytes(), &latin_1, format!("\u{feff}{excel}").as_bytes()] {
+        fs::write(&file, bytes)?;
+        let path = file.to_string_lossy().into_owned();
+        let quote = json(&["--tarifs", &path, "--gpu", "carte", "--days", "10"])?;
+        assert_eq!((&quote["lot_price_cents"], &quote["gpu_name"]), (&1_234_567.into(), &"Carte d'été".into()));
+        assert_eq!(quote["currency"], "EUR");
+    }
+    Ok(())
+}
+
+const HEADER: &str = "gpu,gpu_name,gpus_per_lot,days,lot_price_cents,currency,snapshot_date,source";
+
+#[test]
+fn broken_price_lists_are_refused_with_their_line() {
+    let bad = [
+        ("a,A,1,3,100,USD,2026-01-31,s\na,A,1,3,200,USD,2026-01-31,s", "ligne 3, colonne days", "la ligne 2"),
+        ("a,A,1,3,100,USD,2026-01-31,s\nb,B,1,3,200,EUR,2026-01-31,s", "ligne 3, colonne currency", "même monnaie"),
+        ("a,A,0,3,100,USD,2026-01-31,s", "ligne 2, colonne gpus_per_lot", "positif"),
+        ("a,A,1,-3,100,USD,2026-01-31,s", "ligne 2, colonne days", "positif"),
+        ("a,A,1,3,19.99,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "sans décimales"),
+        ("a,A,1,3,0,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "positif"),
+        ("a,A,1,3,18446744073709551616,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "18446744073709551615"),
+        ("a,A,1,3,100,usd,2026-01-31,s", "ligne 2, colonne currency", "USD"),
+        ("a,A,1,3,100,USD,31/01/2026,s", "ligne 2, colonne snapshot_date", "AAAA-MM-JJ"),
+        ("a,A,1,3,100,USD,2026-02-30,s", "ligne 2, colonne snapshot_date", "AAAA-MM-JJ"),
+        ("a,A,1,3,100,USD,2026-01-31,", "ligne 2, colonne source", "non vide"),
+        (",,,,,,,", "ligne 2", ""),
+        ("", "ligne 2", "au moins une ligne"),
+    ];
+    for (rows, place, expected) in bad {
+        let read = PriceList::read("t.csv", format!("{HEADER}\n{rows}\n").as_bytes());
+        let message = read.map(|_| ()).map_err(|error| error.to_string());
+        assert!(
+            message.as_ref().is_err_and(|text| text.contains(place) && text.contains(expected)),
+            "{rows}: {message:?}"
+        );
+    }
+}
+
+fn list_with(cents: u64, gpus: u64) -> Result<PriceList, LabError> {
+    PriceList::read("t.csv", format!("{HEADER}\ng,G,{gpus},1,{cents},USD,2026-01-31,s\n").as_bytes())
+}
+
+/// Compares a shown decimal with numerator / denominator: equal, or within half a unit of its last
+/// digit and of 28 significant digits.
+fn is_quotient(text: &str, is_rounded: bool, numerator: u64, denominator: u64) -> bool {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mantissa: BigUint = format!("{whole}{fraction}").parse().unwrap_or_default();
+    let scale = BigUint::from(10u32).pow(fraction.len() as u32);
+    let (shown, exact) = (mantissa.clone() * denominator, BigUint::from(numerator) * scale);
+    if !is_rounded {
+        return shown == exact;
+    }
+    let apart = if shown > exact { shown - &exact } else { exact - shown };
+    let digits = mantissa.to_string().len();
+    apart.clone() * 2u32 <= BigUint::from(denominator) && apart > BigUint::from(0u32) && (28..=29).contains(&digits)
+}
+
+proptest! {
+    #[test]
+    fn totals_never_wrap_and_quotients_are_right(
+        cents in 1u64..=u64::MAX, gpus in 1u64..=1000, lots in 1u64..=1_000_000, accepted in 1u64..=u64::MAX
+    ) {
+        let list = list_with(cents, gpus).map_err(|error| TestCaseError::fail(error.to_string()))?;
+        match list.quote("g", 1, lots, Some(accepted)) {
+            Ok(quote) => {
+                prop_assert_eq!(u128::from(quote.total_price_cents), u128::from(cents) * u128::from(lots));
+                let cost = quote.cost_per_accepted_result_cents.unwrap_or_default();
+                let rounded = quote.cost_per_accepted_result_is_rounded == Some(true);
+                prop_assert!(is_quotient(&cost, rounded, quote.total_price_cents, accepted), "{}", cost);
+                prop_assert!(is_quotient(&quote.price_per_gpu_cents, quote.price_per_gpu_is_rounded, cents, gpus));
+            }
+            Err(_) => prop_assert!(u128::from(cents) * u128::from(lots) > u128::from(u64::MAX)),
+        }
+    }
+
+    #[test]
+    fn no_file_makes_the_reader_panic(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = PriceList::read("t.csv", bytes.as_slice());
+        let _ = PriceList::read("t.csv", [HEADER.as_bytes(), b"\n", &bytes].concat().as_slice());
+    }
+}
