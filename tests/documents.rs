@@ -75,6 +75,46 @@ fn the_readmes_measure_command_is_accepted() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn the_readme_shows_the_quote_that_the_command_prints() -> Outcome {
+    let readme = read("README.md")?;
+    let shown = block(&readme, "forfait").ok_or("no forfait")?;
+    let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_calcul-forfaits")).args(&arguments).output()?;
+    let expected = [vec![shown[0].clone()], lines(&String::from_utf8(output.stdout)?)].concat();
+    expect_block(&readme, "forfait", &expected)
+}
+
+/// The whole numbers of a line, with spaces between groups of three digits.
+fn numbers(line: &str) -> Vec<u64> {
+    let joined = line.replace([' ', '\u{a0}', '\u{202f}'], "_");
+    let groups = joined.split(|c: char| !c.is_ascii_digit() && c != '_').map(|group| group.replace('_', ""));
+    groups.filter_map(|group| group.parse().ok()).collect()
+}
+
+/// The invented example's arithmetic is done again.
+#[test]
+fn the_quality_protocols_example_adds_up() -> Outcome {
+    let protocol = read("protocole-qualite.md")?;
+    let line =
+        |start: &str| protocol.lines().find(|line| line.starts_with(start)).ok_or_else(|| format!("no line {start}"));
+    let count = numbers(line("- Compte : ")?);
+    let [accepted, wrong, refused, failed, attempted] = count[..] else { return Err(format!("{count:?}").into()) };
+    assert_eq!(accepted + wrong + refused + failed, attempted);
+
+    let share = accepted as f64 / attempted as f64 * 100.0;
+    let shown_share = format!(" = {share:.1}\u{a0}%").replace('.', ",");
+    assert!(line("- Part acceptée : ")?.contains(&shown_share), "{shown_share}");
+    let quote = iteragpu_lab::PriceList::shipped()?.quote("b200", 7, 1, Some(accepted))?;
+    assert_eq!(numbers(line("- Prix du forfait entier : ")?)[0], quote.total_price_cents);
+    let cost = quote.cost_per_accepted_result_cents.unwrap_or_default();
+    assert!(protocol.contains(&format!("\"cost_per_accepted_result_cents\": \"{cost}\"")), "{cost}");
+    let cents: f64 = cost.parse()?;
+    let rounded = format!("= {cents:.2} centimes environ, soit {:.2} USD environ", cents / 100.0).replace('.', ",");
+    assert!(line("- Coût par lettre acceptée : ")?.contains(&rounded), "{rounded}");
+    Ok(())
+}
+
 /// The kept measurements repeat the golden values of the original, digest by digest.
 #[test]
 fn the_kept_measurements_are_the_golden_ones() -> Outcome {
