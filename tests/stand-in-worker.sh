@@ -21,6 +21,8 @@ silent) exec sleep 600 ;;
 silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
 # Runs on until its input closes, as the real one does.
 endless) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec cat ;;
+# Runs on whatever happens to its input, for a while.
+stubborn) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec sleep 20 ;;
 garbage) echo 'Segmentation tree ready'; exec sleep 600 ;;
 binary) printf '\377\376\000\001\n'; exec sleep 600 ;;
 endless-line) exec cat /dev/zero ;;
