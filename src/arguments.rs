@@ -55,7 +55,9 @@ pub fn parse_decimal(name: &str, text: &str) -> Result<Decimal, LabError> {
         LabError::invalid(name, text, format!("{EXPECTED}{hint}"))
     };
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    if digits(whole).is_none() || digits(fraction).is_none() {
+    // Zeros before other digits would not stay as written.
+    let padded = whole.len() > 1 && whole.starts_with('0');
+    if padded || digits(whole).is_none() || digits(fraction).is_none() {
         return Err(refused());
     }
     let written = text.trim_start_matches('0').bytes().filter(u8::is_ascii_digit).count();
@@ -128,6 +130,8 @@ mod tests {
             "0x10",
             "10000000000000000000000000000",
             "0.00000000000000000000000000001",
+            "007.50",
+            "00",
         ] {
             assert!(parse_decimal("r", bad).is_err(), "{bad:?}");
         }

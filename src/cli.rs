@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 
-use crate::error::LabError;
+use crate::error::{LabError, harmless};
 
 // French puts a space before the colon that clap adds.
 const OPTIONS: &str = "Options\u{a0}";
@@ -116,7 +116,7 @@ pub fn print_result(text: &str) -> ExitCode {
 /// Says something that is not a result, on standard error.
 pub fn complain(text: &str) {
     // Nowhere is left to report that standard error is closed.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
 }
 
 /// Explains an error on standard error and gives its exit code. Arguments are named as options.

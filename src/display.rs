@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::error::LabError;
+use crate::error::{LabError, harmless};
 
 /// The text of an outcome: the result when there is one, else the reason in French. A notebook
 /// prints it, so that a missing GPU is something to read and not an error of the cell.
@@ -17,6 +17,6 @@ use crate::error::LabError;
 pub fn outcome_text<T: Display>(outcome: &Result<T, LabError>) -> String {
     match outcome {
         Ok(result) => result.to_string(),
-        Err(error) => error.to_string(),
+        Err(error) => harmless(&error.to_string()),
     }
 }

@@ -86,12 +86,12 @@ pub fn environment_report_with(
     device: &str,
 ) -> Result<EnvironmentReport, LabError> {
     let device_index = parse_device("device", device)?;
-    let answer = worker.and_then(|worker| worker.ask(&Request::Environment { device_index }, &mut |_| ()));
+    let answer = worker.and_then(|worker| worker.ask(&Request::Environment { device_index }, &mut |_| Ok(())));
     Ok(match answer {
         Ok(Answer::Environment(environment)) => EnvironmentReport::of_worker(device, environment),
         Ok(Answer::Measured { .. }) => EnvironmentReport::without_libtorch(
             device,
-            &LabError::NotTheProtocol { found: "une mesure au lieu de l'environnement".to_owned() },
+            &LabError::not_the_protocol("une mesure au lieu de l'environnement"),
         ),
         Err(error) => EnvironmentReport::without_libtorch(device, &error),
     })

@@ -37,7 +37,7 @@ pub enum LabError {
     WorkerVariable,
 
     /// The operating system could not start the measuring program.
-    #[error("Aucune mesure : le programme iteragpu-worker n'a pas pu démarrer ({0}).")]
+    #[error("Aucune mesure : le programme iteragpu-worker n'a pas pu démarrer ({}).", io_words(.0))]
     WorkerStart(#[source] io::Error),
 
     /// The loader did not find one of the worker's libraries.
@@ -48,6 +48,18 @@ pub enum LabError {
     LibtorchNotLoaded {
         /// File name of the missing library, such as `libtorch_cpu.so`.
         library: String,
+    },
+
+    /// The loader found one of the worker's libraries and could not use it.
+    #[error(
+        "Aucune mesure : la bibliothèque {library} de PyTorch (libtorch) est là, mais ne peut pas être chargée ({words}). \
+         Elle est peut-être abîmée, ou la mémoire manque ; « cargo xtask worker » réinstalle PyTorch 2.11.0 au besoin."
+    )]
+    LibtorchUnusable {
+        /// File name of the library.
+        library: String,
+        /// The loader's words.
+        words: String,
     },
 
     /// The loader found a libtorch that lacks a symbol the worker was built with.
@@ -94,11 +106,11 @@ pub enum LabError {
 
     /// The worker ended without giving a result.
     #[error(
-        "Aucune mesure : le programme de mesure s'est arrêté sans résultat ({status}). Son dernier message : {last_words}"
+        "Aucune mesure : le programme de mesure s'est arrêté sans résultat (code {code}). Son dernier message : {last_words}"
     )]
     WorkerStopped {
-        /// Exit status in words.
-        status: String,
+        /// Exit code.
+        code: i32,
         /// End of what it wrote on its standard error.
         last_words: String,
     },
@@ -127,7 +139,10 @@ pub enum LabError {
     },
 
     /// The chosen output cannot be written.
-    #[error("Le fichier « {path} » ne peut pas être écrit ({source}). Rien n'a été enregistré sous ce nom.")]
+    #[error(
+        "Le fichier « {path} » ne peut pas être écrit ({}). Rien n'a été enregistré sous ce nom.",
+        io_words(source)
+    )]
     NotWritable {
         /// The name as given.
         path: String,
@@ -151,12 +166,45 @@ pub enum LabError {
     },
 
     /// A file cannot be read.
-    #[error("Le fichier « {path} » ne peut pas être lu ({source}).")]
+    #[error("Le fichier « {path} » ne peut pas être lu ({}).", io_words(source))]
     Unreadable {
         /// The name as given.
         path: String,
         /// The operating system's reason.
         source: io::Error,
+    },
+
+    /// Something else was given in the place of a measurement.
+    #[error(
+        "Rien n'a été ajouté : {found}. Attendu : une mesure complète, telle que l'écrit \
+         « mesure-memoire measure --output »."
+    )]
+    NotAMeasurement {
+        /// What was found, in French.
+        found: String,
+    },
+
+    /// A results file already holds the measurement that was to be added.
+    #[error(
+        "Le fichier « {path} » contient déjà l'essai {run_id}, à la ligne {line} : rien n'a été ajouté. \
+         Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau."
+    )]
+    RunAlreadyRecorded {
+        /// The file's name as given.
+        path: String,
+        /// The measurement's identifier.
+        run_id: String,
+        /// Line in the file, from 1 on.
+        line: u64,
+    },
+
+    /// A results file holds no accepted unit, so that no cost per unit exists.
+    #[error("{file} : aucun coût par unité acceptée n'existe. {reason}")]
+    NoAcceptedUnits {
+        /// The file's name as given.
+        file: String,
+        /// Why not, and what to fill in, in French.
+        reason: String,
     },
 
     /// There is no measurement to save.
@@ -170,6 +218,10 @@ pub enum LabError {
 impl LabError {
     pub(crate) fn invalid(name: &str, found: &str, expected: impl Into<String>) -> Self {
         Self::InvalidArgument { name: name.to_owned(), found: shortened(found, 80), expected: expected.into() }
+    }
+
+    pub(crate) fn not_the_protocol(found: &str) -> Self {
+        Self::NotTheProtocol { found: found.to_owned() }
     }
 
     pub(crate) fn in_table(file: &str, line: u64, column: &str, found: &str, expected: String) -> Self {
@@ -191,14 +243,47 @@ impl LabError {
     }
 }
 
-/// `text` on one line, without control characters, and cut after `limit` characters.
+/// `text` on one line, without characters that steer a terminal, and cut after `limit` characters.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
-    let mut characters = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
+    let mut characters = text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c });
     let mut kept: String = characters.by_ref().take(limit).collect();
     if characters.next().is_some() {
         kept.push('…');
     }
     kept
+}
+
+/// Control characters, and those that change the direction of text.
+fn steers(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Text for people, which may quote a driver or a file: line ends stay, what steers a terminal goes.
+pub(crate) fn harmless(text: &str) -> String {
+    text.chars().map(|c| if c != '\n' && steers(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// The operating system's reason in French, with its number, where it is one that people meet.
+fn io_words(error: &io::Error) -> String {
+    let words = match error.kind() {
+        io::ErrorKind::NotFound => "fichier ou dossier introuvable",
+        io::ErrorKind::PermissionDenied => "droits insuffisants",
+        io::ErrorKind::AlreadyExists => "ce nom existe déjà",
+        io::ErrorKind::NotADirectory => "un élément du chemin n'est pas un dossier",
+        io::ErrorKind::IsADirectory => "c'est un dossier",
+        io::ErrorKind::ReadOnlyFilesystem => "système de fichiers en lecture seule",
+        io::ErrorKind::StorageFull => "disque plein",
+        io::ErrorKind::QuotaExceeded => "quota de disque atteint",
+        io::ErrorKind::InvalidFilename => "nom de fichier impossible ou trop long",
+        io::ErrorKind::InvalidInput => "nom de fichier impossible",
+        io::ErrorKind::OutOfMemory => "mémoire épuisée",
+        io::ErrorKind::WouldBlock => "ressource momentanément indisponible",
+        io::ErrorKind::BrokenPipe => "le lecteur est parti",
+        io::ErrorKind::ExecutableFileBusy => "programme en cours d'écriture",
+        io::ErrorKind::InvalidData => "contenu illisible",
+        _ => return error.to_string(),
+    };
+    error.raw_os_error().map_or_else(|| words.to_owned(), |code| format!("{words}, erreur {code}"))
 }
 
 #[cfg(test)]
@@ -209,7 +294,11 @@ mod tests {
     fn long_or_hostile_text_is_shortened_to_one_line() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("abcd", 3), "abc…");
-        assert_eq!(shortened("a\u{1b}[31m\nb", 80), "a [31m b");
+        assert_eq!(shortened("a\u{1b}[31m\nb\u{202e}", 80), "a\u{fffd}[31m\u{fffd}b\u{fffd}");
+        assert_eq!(shortened(" 4", 80), " 4");
+        assert_eq!(harmless("a\n\u{1b}b"), "a\n\u{fffd}b");
+        let absent = io_words(&io::Error::from_raw_os_error(2));
+        assert_eq!(absent, "fichier ou dossier introuvable, erreur 2");
     }
 
     #[test]

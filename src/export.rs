@@ -24,10 +24,15 @@ impl NewFile {
     /// [`LabError::NotWritable`] when the folder does not take files.
     pub fn check(path: impl Into<PathBuf>) -> Result<Self, LabError> {
         let file = Self { path: path.into() };
-        if file.path.symlink_metadata().is_ok() {
-            return Err(file.exists());
+        match file.path.symlink_metadata() {
+            Ok(_) => return Err(file.exists()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            // A name that is too long, or a folder that is a file: it could never be written.
+            Err(error) => return Err(file.not_writable(error)),
         }
-        if file.path.file_name().is_none() {
+        let ends_as_folder =
+            [b"/" as &[u8], b"/."].iter().any(|end| file.path.as_os_str().as_encoded_bytes().ends_with(end));
+        if file.path.file_name().is_none() || ends_as_folder {
             return Err(file.not_writable(std::io::ErrorKind::InvalidInput.into()));
         }
         file.temporary()?;
@@ -47,9 +52,7 @@ impl NewFile {
             std::io::ErrorKind::AlreadyExists => self.exists(),
             _ => self.not_writable(failed.error),
         })?;
-        // The new name itself must survive a power cut; a file system that cannot sync folders
-        // has already done what it can.
-        let _ = File::open(self.folder()).and_then(|folder| folder.sync_all());
+        sync_folder_of(&self.path);
         Ok(())
     }
 
@@ -59,16 +62,7 @@ impl NewFile {
     }
 
     fn temporary(&self) -> Result<NamedTempFile, LabError> {
-        let mut builder = Builder::new();
-        builder.prefix(".iteragpu-").suffix(".tmp");
-        // Results are as readable as any other file of the user; the umask still applies.
-        #[cfg(unix)]
-        builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-        builder.tempfile_in(self.folder()).map_err(|error| self.not_writable(error))
-    }
-
-    fn folder(&self) -> &Path {
-        self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+        temporary_beside(&self.path).map_err(|error| self.not_writable(error))
     }
 
     fn exists(&self) -> LabError {
@@ -76,7 +70,7 @@ impl NewFile {
     }
 
     fn not_writable(&self, source: std::io::Error) -> LabError {
-        LabError::NotWritable { path: self.shown(), source: without_path(source) }
+        not_writable(&self.path, source)
     }
 
     fn shown(&self) -> String {
@@ -120,8 +114,33 @@ pub struct Saved {
 
 impl std::fmt::Display for Saved {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Mesure enregistrée dans le nouveau fichier « {} ».", self.path.display())
+        let path = crate::error::shortened(&self.path.to_string_lossy(), 120);
+        write!(f, "Mesure enregistrée dans le nouveau fichier « {path} ».")
     }
+}
+
+/// An empty file with a name of its own in the folder of `path`, which vanishes unless it is persisted.
+pub(crate) fn temporary_beside(path: &Path) -> std::io::Result<NamedTempFile> {
+    let mut builder = Builder::new();
+    builder.prefix(".iteragpu-").suffix(".tmp");
+    // Results are as readable as any other file of the user; the umask still applies.
+    #[cfg(unix)]
+    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
+    builder.tempfile_in(folder_of(path))
+}
+
+/// A new name must itself survive a power cut; a file system that cannot sync folders has already
+/// done what it can.
+pub(crate) fn sync_folder_of(path: &Path) {
+    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+pub(crate) fn not_writable(path: &Path, source: std::io::Error) -> LabError {
+    LabError::NotWritable { path: crate::error::shortened(&path.to_string_lossy(), 120), source: without_path(source) }
 }
 
 /// tempfile adds the temporary's path to its errors; a reader needs the cause only.
@@ -179,7 +198,8 @@ mod tests {
     fn a_missing_folder_is_named_with_its_reason() {
         let refused = NewFile::check("no-such-folder/a.json").map(|_| ()).map_err(|error| error.to_string());
         assert!(refused.is_err_and(|text| text.contains("no-such-folder/a.json") && !text.contains(".tmp")));
-        for bad in ["", "..", "/"] {
+        let long = "é".repeat(128);
+        for bad in ["", "..", "/", "new/", "new/.", "a\0b", &long, "Cargo.toml/a"] {
             assert!(NewFile::check(bad).is_err(), "{bad:?}");
         }
     }

@@ -11,7 +11,8 @@
 //! 5. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
 //! 6. [`export`]: a new file or nothing;
 //! 7. [`pricing`]: a price list to the price of a fixed term;
-//! 8. [`display`]: what a notebook shows; [`error`]: what can go wrong.
+//! 8. [`results`]: rows from measurements, their summary, accepted units;
+//! 9. [`display`]: what a notebook shows; [`error`]: what can go wrong.
 //!
 //! Calculated and measured numbers are never mixed: each carries its `kind` and its scope.
 //!
@@ -42,6 +43,7 @@ mod json;
 pub mod measure;
 pub mod pricing;
 pub mod protocol;
+pub mod results;
 mod table;
 pub mod worker;
 
@@ -52,3 +54,4 @@ pub use estimate::{Estimate, estimate_weights};
 pub use export::{NewFile, Saved, save_new};
 pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure};
 pub use pricing::{Offer, PriceList, Quote};
+pub use results::{AcceptedUnits, Appended, Summary, accepted_units, append, summarize};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::arguments::{MAX_SEED, parse_device};
 use crate::environment::EnvironmentReport;
-use crate::error::LabError;
+use crate::error::{LabError, shortened};
 use crate::json;
 use crate::protocol::Request;
 use crate::worker::{Answer, WorkerProgram};
@@ -93,7 +93,7 @@ impl MeasureConfig {
 }
 
 /// Number type of weights and inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Dtype {
     /// IEEE single precision, 4 bytes.
@@ -266,19 +266,31 @@ pub fn measure_with(
     let request = Request::Measure { device_index, configuration: config.clone(), digest };
     let mut phases = Vec::new();
     let answer = worker.ask(&request, &mut |row| {
+        check_row(config, phases.len() as u64, &row)?;
         on_phase(&row);
         phases.push(row);
+        Ok(())
     })?;
     let Answer::Measured { environment, synthetic_model, digests_sha256 } = answer else {
-        return Err(LabError::NotTheProtocol { found: "un environnement au lieu d'une mesure".to_owned() });
+        return Err(LabError::not_the_protocol("un environnement au lieu d'une mesure"));
     };
-    check_phases(config, &phases)?;
+    if !is_complete(config, &phases) {
+        return Err(LabError::not_the_protocol(&format!("une mesure finie après {} phases", phases.len())));
+    }
+    let environment = EnvironmentReport::of_worker(&config.device, environment);
+    let parameters = [2, config.width, config.width + 1].iter().product::<u64>();
+    if !environment.selected_device_available
+        || synthetic_model.parameter_count != parameters
+        || digests_sha256.is_some() != digest
+    {
+        return Err(LabError::not_the_protocol("une mesure qui contredit sa demande"));
+    }
     Ok(Measurement {
         schema_version: 1,
         artifact: "iteragpu-lab-v1".to_owned(),
         kind: "allocator_measurement".to_owned(),
         measured_at_utc: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
-        environment: EnvironmentReport::of_worker(&config.device, environment),
+        environment,
         configuration: RecordedConfiguration {
             chosen: config.clone(),
             float32_matmul_precision: "highest".to_owned(),
@@ -293,16 +305,39 @@ pub fn measure_with(
     })
 }
 
-/// A result with a phase missing, doubled or out of order is not a result.
-fn check_phases(config: &MeasureConfig, phases: &[PhaseRow]) -> Result<(), LabError> {
-    let firsts = ["model_load", "inputs", "cold_forward", "warmup"].map(|phase| (phase, 0));
-    let expected = firsts.into_iter().chain((1..=config.repeats).map(|run| ("warm_forward", run)));
-    if expected.eq(phases.iter().map(|row| (row.phase.as_str(), row.run_index))) {
+/// The phases in the order in which they run; the last one once for each repetition.
+pub(crate) const PHASES: [&str; 5] = ["model_load", "inputs", "cold_forward", "warmup", "warm_forward"];
+
+/// Phase, number and passes of the row at `position`; none beyond the last repetition.
+fn expected_row(config: &MeasureConfig, position: u64) -> Option<(&'static str, u64, Option<u64>)> {
+    match position {
+        0..3 => Some((PHASES[position as usize], 0, None)),
+        3 => Some((PHASES[3], 0, Some(config.warmup))),
+        _ => Some((PHASES[4], position - 3, None)).filter(|(_, run, _)| *run <= config.repeats),
+    }
+}
+
+/// Whether all phases are there, once and in order.
+pub(crate) fn is_complete(config: &MeasureConfig, phases: &[PhaseRow]) -> bool {
+    let mut expected = (0..).map_while(|position| expected_row(config, position));
+    let same = |row: &PhaseRow| expected.next() == Some((row.phase.as_str(), row.run_index, row.iterations));
+    phases.len() as u64 == config.repeats.saturating_add(4) && phases.iter().all(same)
+}
+
+/// A row out of place, or one that contradicts itself, is not a result; zeros, as an allocator
+/// without counters gives them, are not one either.
+fn check_row(config: &MeasureConfig, position: u64, row: &PhaseRow) -> Result<(), LabError> {
+    let placed = expected_row(config, position) == Some((row.phase.as_str(), row.run_index, row.iterations));
+    let allocated = [row.baseline_allocated_bytes, row.end_allocated_bytes, row.peak_allocated_bytes];
+    let reserved = [row.baseline_reserved_bytes, row.end_reserved_bytes, row.peak_reserved_bytes];
+    let counted = allocated.iter().zip(&reserved).all(|(allocated, reserved)| allocated <= reserved)
+        && [allocated, reserved].iter().all(|[baseline, end, peak]| peak >= baseline && peak >= end)
+        && row.end_allocated_bytes > 0;
+    if placed && counted && row.elapsed_seconds >= 0.0 {
         return Ok(());
     }
-    Err(LabError::NotTheProtocol {
-        found: format!("{} phases, dans un ordre inattendu ou en nombre inattendu", phases.len()),
-    })
+    let found = format!("une phase inattendue ou contradictoire, {} {}", row.phase, row.run_index);
+    Err(LabError::not_the_protocol(&shortened(&found, 120)))
 }
 
 impl fmt::Display for Measurement {

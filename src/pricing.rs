@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::json;
+use crate::results::accepted_units;
 use crate::table::{Row, Table};
 
 /// The shipped price list, compiled in, so that the command works from any folder.
@@ -223,6 +224,14 @@ impl PriceList {
             source: offer.source.clone(),
             scope: SCOPE.to_owned(),
         })
+    }
+
+    /// Prices `lots` lots of one offer, and the cost of one distinct accepted unit of a results file.
+    ///
+    /// # Errors
+    /// As [`PriceList::quote`] and [`accepted_units`].
+    pub fn quote_results(&self, gpu: &str, days: u64, lots: u64, results: &Path) -> Result<Quote, LabError> {
+        self.quote(gpu, days, lots, Some(accepted_units(results)?.accepted_units))
     }
 }
 

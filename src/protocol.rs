@@ -39,6 +39,8 @@ pub enum Message {
         /// The worker's own version.
         worker_version: String,
     },
+    /// The device has started, and the measurement begins: what comes now takes its time.
+    Ready,
     /// A phase has been measured.
     Phase {
         /// Its row.

@@ -2,7 +2,7 @@
 //! any line ending. What is not understood is refused with its line and column, never guessed.
 
 use std::borrow::Cow;
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Chain, Read};
 
 use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
 
@@ -15,15 +15,23 @@ pub(crate) struct Table<R> {
     /// Where each expected column stands in the file.
     positions: Vec<usize>,
     delimiter: u8,
-    reader: Reader<R>,
+    line_ending: &'static str,
+    reader: Reader<Chain<R, &'static [u8]>>,
     record: ByteRecord,
+    /// Line of the last row that was read.
+    line: u64,
 }
+
+/// Read after the file as a line of its own; when it never arrives, quotes that nothing closes
+/// have swallowed it, and rows before it.
+const END: &[u8] = b"\n\0\n";
 
 /// One row of a [`Table`], which knows its line.
 pub(crate) struct Row<'a> {
     name: &'a str,
     columns: &'static [&'static str],
     positions: &'a [usize],
+    delimiter: u8,
     record: &'a ByteRecord,
 }
 
@@ -36,14 +44,15 @@ impl<R: Read> Table<BufReader<R>> {
         let header = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default();
         // A semicolon inside a quoted column name would be one of none of our columns.
         let delimiter = if header.contains(&b';') { b';' } else { b',' };
+        let line_ending = if header.ends_with(b"\r") { "\r\n" } else { "\n" };
         input.consume(mark);
         // Lines end at line feeds alone: with csv's own rule for CRLF, its line numbers lag behind.
         let line_feed = Terminator::Any(b'\n');
         let mut reader = ReaderBuilder::new();
-        reader.delimiter(delimiter).flexible(true).has_headers(false).terminator(line_feed);
-        let reader = reader.from_reader(input);
+        reader.delimiter(delimiter).flexible(true).has_headers(false).terminator(line_feed).buffer_capacity(1 << 16);
+        let reader = reader.from_reader(input.chain(END));
         let (name, positions, record) = (name.to_owned(), Vec::new(), ByteRecord::new());
-        let mut table = Self { name, columns, positions, delimiter, reader, record };
+        let mut table = Self { name, columns, positions, delimiter, line_ending, reader, record, line: 1 };
         table.read_header()?;
         Ok(table)
     }
@@ -79,7 +88,8 @@ impl<R: Read> Table<BufReader<R>> {
         if !self.read_record()? {
             return Ok(None);
         }
-        let row = Row { name: &self.name, columns: self.columns, positions: &self.positions, record: &self.record };
+        let (positions, delimiter) = (&self.positions, self.delimiter);
+        let row = Row { name: &self.name, columns: self.columns, positions, delimiter, record: &self.record };
         if self.record.len() != self.columns.len() {
             let expected = format!("{} colonnes", self.columns.len());
             return Err(LabError::in_table(
@@ -98,17 +108,48 @@ impl<R: Read> Table<BufReader<R>> {
         self.delimiter
     }
 
+    /// How the file ends its lines.
+    pub fn line_ending(&self) -> &'static str {
+        self.line_ending
+    }
+
+    /// For each place in a row of the file, the index of its column in the expected columns.
+    pub fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.columns.len()).collect();
+        order.sort_by_key(|column| self.positions[*column]);
+        order
+    }
+
     /// Skips lines of white space; a line of bare separators is a row of empty fields.
     fn read_record(&mut self) -> Result<bool, LabError> {
-        loop {
-            let read = self.reader.read_byte_record(&mut self.record);
-            if !read.map_err(|error| LabError::unreadable(&self.name, error.into()))? {
-                return Ok(false);
-            }
-            if self.record.len() != 1 || !self.record[0].trim_ascii().is_empty() {
+        while self.read_any()? {
+            self.line = self.record.position().map_or(0, csv::Position::line);
+            if self.record.len() > 1 {
                 return Ok(true);
             }
+            match self.record.get(0).unwrap_or_default().trim_ascii() {
+                b"" => (),
+                b"\0" => {
+                    return if self.read_any()? {
+                        Err(self.broken("\0", "un texte sans octet nul"))
+                    } else {
+                        Ok(false)
+                    };
+                }
+                _ => return Ok(true),
+            }
         }
+        Err(self.broken("\"", "des guillemets fermés ; ceux qui s'ouvrent sur cette ligne ne le sont pas"))
+    }
+
+    /// A refusal of a whole line.
+    fn broken(&self, found: &str, expected: &str) -> LabError {
+        LabError::in_table(&self.name, self.line, "toutes", found, expected.to_owned())
+    }
+
+    fn read_any(&mut self) -> Result<bool, LabError> {
+        let read = self.reader.read_byte_record(&mut self.record);
+        read.map_err(|error| LabError::unreadable(&self.name, error.into()))
     }
 }
 
@@ -159,6 +200,26 @@ impl Row<'_> {
         grouped_number(&self.text(column)?).ok_or_else(|| self.refused(column, EXPECTED_POSITIVE))
     }
 
+    /// A decimal of at least 0, with a point or a comma. A comma that may separate thousands as
+    /// well as decimals is refused; where semicolons separate the columns, it is a decimal comma.
+    pub fn decimal(&self, column: usize) -> Result<f64, LabError> {
+        let text = self.text(column)?;
+        let text = text.trim();
+        let (whole, fraction) = text.split_once(['.', ',']).unwrap_or((text, "0"));
+        if !is_digits(fraction) || whole.ends_with(GROUP_SPACES) {
+            return Err(self.refused(column, EXPECTED_DECIMAL));
+        }
+        if self.delimiter == b',' && text.contains(',') && fraction.len() == 3 && whole != "0" {
+            return Err(self.refused(column, "un point décimal : ici, la virgule peut aussi séparer des milliers"));
+        }
+        let number: Option<f64> = if is_digits(whole) && !text.contains(',') {
+            text.parse().ok()
+        } else {
+            grouped_number(whole).and_then(|whole| format!("{whole}.{fraction}").parse().ok())
+        };
+        number.filter(|number| number.is_finite()).ok_or_else(|| self.refused(column, EXPECTED_DECIMAL))
+    }
+
     /// A refusal of what this column holds.
     pub fn refused(&self, column: usize, expected: &str) -> LabError {
         let found = decoded(self.bytes(column));
@@ -166,6 +227,7 @@ impl Row<'_> {
     }
 }
 
+const EXPECTED_DECIMAL: &str = "un nombre décimal positif ou nul, sans exposant, par exemple 0.021 ou 0,021";
 const EXPECTED_POSITIVE: &str = "un nombre entier positif, sans décimales, d'au plus 18446744073709551615";
 
 /// Spaces that French typography and spreadsheets put between groups of three digits.
@@ -175,12 +237,15 @@ const GROUP_SPACES: [char; 4] = [' ', '\u{a0}', '\u{202f}', '\u{2009}'];
 fn grouped_number(text: &str) -> Option<u64> {
     let text = text.trim();
     let groups: Vec<&str> = text.split(GROUP_SPACES).collect();
-    let digits = |group: &&str| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit());
     let shaped = groups.len() == 1 || (groups[0].len() <= 3 && groups[1..].iter().all(|group| group.len() == 3));
-    if !shaped || !groups.iter().all(digits) {
+    if !shaped || !groups.iter().all(|group| is_digits(group)) {
         return None;
     }
     groups.concat().parse().ok()
+}
+
+fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn decoded(bytes: &[u8]) -> Cow<'_, str> {
@@ -224,8 +289,37 @@ mod tests {
     }
 
     #[test]
+    fn decimals_with_a_point_or_a_comma() -> Result<(), LabError> {
+        let decimal = |delimiter: char, text: &str| {
+            let file = format!("gpu{delimiter}cents\na{delimiter}\"{text}\"\n");
+            let mut table = Table::open("t.csv", file.as_bytes(), COLUMNS)?;
+            let row = table.next_row()?.ok_or_else(|| LabError::invalid("row", "", "one"))?;
+            row.decimal(1)
+        };
+        for delimiter in [',', ';'] {
+            let good =
+                [("0", 0.0), ("12", 12.0), ("0.021", 0.021), ("0,021", 0.021), ("1 049,99", 1049.99), ("1.049", 1.049)];
+            for (text, value) in good {
+                assert_eq!(decimal(delimiter, text)?, value, "{text}");
+            }
+            assert_eq!(decimal(delimiter, "1\u{202f}049,5")?, 1049.5);
+            let long = "9".repeat(400);
+            for bad in [
+                "", ".5", "5.", "1e3", "-1", "+5", "NaN", "inf", "1.049,99", "1,049.99", "1 04,5", "1 ,5", "1, 5",
+                &long,
+            ] {
+                assert!(decimal(delimiter, bad).is_err(), "{bad}");
+            }
+        }
+        // A French file writes 1,049 for a little more than one; elsewhere it may be a thousand.
+        assert_eq!(decimal(';', "1,049")?, 1.049);
+        assert!(decimal(',', "1,049").is_err());
+        Ok(())
+    }
+
+    #[test]
     fn refusals_name_line_column_and_what_is_expected() {
-        let bad: [(&[u8], &str); 20] = [
+        let bad: [(&[u8], &str); 25] = [
             (b"", "ligne 1"),
             (b"\n\n", "ligne 1"),
             (b"gpu,cents,colour\na,1,x\n", "colour"),
@@ -246,6 +340,11 @@ mod tests {
             (b"gpu,cents\na,1,2\n", "ligne 2"),
             (b"gpu,cents\na\n", "ligne 2"),
             (b"gpu,cents\nl\x92a,1\n", "ligne 2, colonne gpu"),
+            (b"gpu,cents\na,\"1\nb,2\nc,3\n", "ligne 2"),
+            (b"gpu,cents\na,1\nb,\"2", "ligne 3"),
+            (b"gpu,cents\n\"a\nb,2\nc,3\n", "ligne 2"),
+            (b"\"gpu,cents\na,1\n", "ligne 1"),
+            (b"gpu,cents\na,1\n\0\nb,2\n", "ligne 3"),
         ];
         for (bytes, expected) in bad {
             let message = read(bytes).map_err(|error| error.to_string());

@@ -5,7 +5,8 @@ use std::env;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,9 @@ pub struct WorkerProgram {
     path: PathBuf,
     patience: Duration,
 }
+
+/// Takes each row as it arrives; an error ends the worker.
+pub(crate) type OnRow<'a> = &'a mut dyn FnMut(PhaseRow) -> Result<(), LabError>;
 
 /// What a worker ended with.
 #[derive(Debug)]
@@ -56,8 +60,9 @@ impl WorkerProgram {
     /// [`LabError::WorkerVariable`] or [`LabError::WorkerMissing`].
     pub fn locate() -> Result<Self, LabError> {
         if let Some(path) = env::var_os(WORKER_VARIABLE) {
-            let path = PathBuf::from(path);
-            return if path.is_file() { Ok(Self::at(path)) } else { Err(LabError::WorkerVariable) };
+            // Made absolute: a bare name would be checked here but started from PATH.
+            let path = std::path::absolute(path).map_err(|_| LabError::WorkerVariable)?;
+            return if is_program(&path) { Ok(Self::at(path)) } else { Err(LabError::WorkerVariable) };
         }
         let name = format!("{WORKER_NAME}{}", env::consts::EXE_SUFFIX);
         let built = Path::new(env!("CARGO_MANIFEST_DIR")).join("target").join("release");
@@ -65,13 +70,13 @@ impl WorkerProgram {
         let on_path = env::var_os("PATH").map(|path| env::split_paths(&path).collect::<Vec<_>>()).unwrap_or_default();
         let mut folders = [built].into_iter().chain(beside).chain(on_path);
         folders
-            .find_map(|folder| Some(folder.join(&name)).filter(|path| path.is_file()))
+            .find_map(|folder| std::path::absolute(folder.join(&name)).ok().filter(|path| is_program(path)))
             .map(Self::at)
             .ok_or(LabError::WorkerMissing)
     }
 
     /// Runs one request in one fresh process and passes each row on as it arrives.
-    pub(crate) fn ask(&self, request: &Request, on_row: &mut dyn FnMut(PhaseRow)) -> Result<Answer, LabError> {
+    pub(crate) fn ask(&self, request: &Request, on_row: OnRow<'_>) -> Result<Answer, LabError> {
         let mut process = WorkerProcess::start(&self.path, request)?;
         let answer = self.listen(request, &mut process, on_row);
         if answer.is_ok() {
@@ -80,15 +85,10 @@ impl WorkerProgram {
         answer
     }
 
-    fn listen(
-        &self,
-        request: &Request,
-        process: &mut WorkerProcess,
-        on_row: &mut dyn FnMut(PhaseRow),
-    ) -> Result<Answer, LabError> {
+    fn listen(&self, request: &Request, process: &mut WorkerProcess, on_row: OnRow<'_>) -> Result<Answer, LabError> {
         let hello = process.next_message(Some(self.patience))?;
         let Message::Hello { worker_version } = hello else {
-            return Err(LabError::NotTheProtocol { found: "un premier message sans version".to_owned() });
+            return Err(LabError::not_the_protocol("un premier message sans version"));
         };
         if worker_version != VERSION {
             return Err(LabError::WorkerVersion {
@@ -96,19 +96,23 @@ impl WorkerProgram {
                 expected: VERSION.to_owned(),
             });
         }
-        // Nobody can say beforehand how long a measurement takes.
-        let patience = matches!(request, Request::Environment { .. }).then_some(self.patience);
+        let mut patience = Some(self.patience);
         loop {
-            match process.next_message(patience)? {
-                Message::Phase { row } => on_row(row),
-                Message::Environment { environment } => return Ok(Answer::Environment(environment)),
-                Message::Measured { environment, synthetic_model, digests_sha256 } => {
+            match (process.next_message(patience)?, request) {
+                // Nobody can say beforehand how long a measurement takes.
+                (Message::Ready, Request::Measure { .. }) => patience = None,
+                (Message::Phase { row }, Request::Measure { .. }) => {
+                    patience = None;
+                    on_row(row)?;
+                }
+                (Message::Environment { environment }, Request::Environment { .. }) => {
+                    return Ok(Answer::Environment(environment));
+                }
+                (Message::Measured { environment, synthetic_model, digests_sha256 }, Request::Measure { .. }) => {
                     return Ok(Answer::Measured { environment, synthetic_model, digests_sha256 });
                 }
-                Message::Failed { failure } => return Err(LabError::Unavailable(failure)),
-                Message::Hello { .. } => {
-                    return Err(LabError::NotTheProtocol { found: "un second message de version".to_owned() });
-                }
+                (Message::Failed { failure }, _) => return Err(LabError::Unavailable(failure)),
+                _ => return Err(LabError::not_the_protocol("un message qui n'a pas sa place ici")),
             }
         }
     }
@@ -118,14 +122,17 @@ impl WorkerProgram {
 struct WorkerProcess {
     child: Child,
     lines: Receiver<Vec<u8>>,
-    last_words: Receiver<String>,
+    last_words: Arc<Mutex<Vec<u8>>>,
 }
+
+/// How often a silent worker is looked at.
+const GLANCE: Duration = Duration::from_millis(200);
 
 impl WorkerProcess {
     fn start(path: &Path, request: &Request) -> Result<Self, LabError> {
         let line = serde_json::to_string(request).map_err(|error| LabError::WorkerStart(error.into()))?;
         let (Request::Environment { device_index } | Request::Measure { device_index, .. }) = request;
-        let mut child = Command::new(path)
+        let child = Command::new(path)
             // A hint: the worker starts this device while the loader is still busy with libtorch.
             .arg(format!("cuda:{device_index}"))
             .stdin(Stdio::piped())
@@ -133,22 +140,35 @@ impl WorkerProcess {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(LabError::WorkerStart)?;
-        if let Some(stdin) = child.stdin.as_mut() {
+        let (sender, lines) = mpsc::sync_channel(LINES_IN_FLIGHT);
+        // From here on the process ends with this value, whatever else fails.
+        let mut process = Self { child, lines, last_words: Arc::default() };
+        if let Some(stdin) = process.child.stdin.as_mut() {
             // A worker that dies before reading is told apart by its exit, not by this write.
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
         }
-        let lines = child.stdout.take().map(read_lines);
-        let last_words = child.stderr.take().map(read_tail);
-        match (lines, last_words) {
-            (Some(lines), Some(last_words)) => Ok(Self { child, lines, last_words }),
-            _ => Err(LabError::WorkerStart(std::io::Error::other("sorties du programme non reliées"))),
+        if let Some(output) = process.child.stdout.take() {
+            in_background(move || send_lines(output, &sender))?;
         }
+        if let Some(output) = process.child.stderr.take() {
+            let last_words = Arc::clone(&process.last_words);
+            in_background(move || keep_tail(output, &last_words))?;
+        }
+        Ok(process)
     }
 
     fn next_message(&mut self, patience: Option<Duration>) -> Result<Message, LabError> {
-        let line = match patience {
-            Some(patience) => self.lines.recv_timeout(patience),
-            None => self.lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        let start = Instant::now();
+        let line = loop {
+            let left = patience.map_or(GLANCE, |patience| patience.saturating_sub(start.elapsed()));
+            match self.lines.recv_timeout(left.min(GLANCE)) {
+                // A dead worker's output can stay open in the hands of a process that it started.
+                Err(RecvTimeoutError::Timeout) if matches!(self.child.try_wait(), Ok(Some(_))) => {
+                    break self.lines.recv_timeout(GLANCE).map_err(|_| RecvTimeoutError::Disconnected);
+                }
+                Err(RecvTimeoutError::Timeout) if patience.is_none_or(|patience| start.elapsed() < patience) => {}
+                line => break line,
+            }
         };
         match line {
             Ok(line) => serde_json::from_slice(&line).map_err(|_| self.not_a_message(&line)),
@@ -161,7 +181,7 @@ impl WorkerProcess {
 
     /// A cut line is what a dying worker leaves: then its end is the reason, not the line.
     fn not_a_message(&mut self, line: &[u8]) -> LabError {
-        let found = shortened(&String::from_utf8_lossy(line), 120);
+        let found = without_paths(&shortened(String::from_utf8_lossy(line).trim_end(), 120));
         let whole = line.ends_with(b"\n") || line.len() as u64 == LONGEST_LINE;
         if whole { LabError::NotTheProtocol { found } } else { self.why_it_ended(Some(found)) }
     }
@@ -174,7 +194,7 @@ impl WorkerProcess {
         if let Some(signal) = signal_of(status) {
             return LabError::WorkerKilled { signal, hint: signal_hint(signal) };
         }
-        let last_words = self.last_words.recv_timeout(Duration::from_secs(1)).unwrap_or_default();
+        let last_words = self.last_words();
         if let Some(error) = loader_error(&last_words) {
             return error;
         }
@@ -182,7 +202,17 @@ impl WorkerProcess {
             return LabError::NotTheProtocol { found };
         }
         let last_words = last_words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("aucun").to_owned();
-        LabError::WorkerStopped { status: status.to_string(), last_words: shortened(&last_words, 300) }
+        let last_words = without_paths(&shortened(&last_words, 300));
+        LabError::WorkerStopped { code: status.code().unwrap_or_default(), last_words }
+    }
+
+    /// The end of what the worker wrote on its standard error; its reader may still be at work.
+    fn last_words(&self) -> String {
+        let deadline = Instant::now() + GLANCE;
+        while Arc::strong_count(&self.last_words) > 1 && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        self.last_words.lock().map(|tail| String::from_utf8_lossy(&tail).into_owned()).unwrap_or_default()
     }
 
     /// Closes the worker's input, which tells it to leave, and waits a little for it to do so.
@@ -209,44 +239,70 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// Sends each line with its newline; the channel closes at the end or at a line that is too long.
-fn read_lines(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut output = BufReader::new(output);
-        loop {
-            let mut line = Vec::new();
-            match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-                Ok(1..) if sender.send(line).is_ok() => {}
-                _ => return,
-            }
-        }
-    });
-    receiver
+/// A worker that floods its caller has to wait, instead of filling the caller's memory.
+const LINES_IN_FLIGHT: usize = 1024;
+
+fn in_background(task: impl FnOnce() + Send + 'static) -> Result<(), LabError> {
+    thread::Builder::new().spawn(task).map(drop).map_err(LabError::WorkerStart)
 }
 
-/// Reads to the end and sends the last few kilobytes, so that a talkative worker never blocks.
-fn read_tail(mut output: impl Read + Send + 'static) -> Receiver<String> {
-    const KEPT: usize = 8192;
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut tail = Vec::new();
-        let mut chunk = [0; KEPT];
-        while let Ok(read @ 1..) = output.read(&mut chunk) {
-            tail.extend_from_slice(&chunk[..read]);
-            tail.drain(..tail.len().saturating_sub(KEPT));
+/// Sends each line with its newline, until the end or a line that is too long.
+fn send_lines(output: impl Read, lines: &SyncSender<Vec<u8>>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
+            Ok(1..) if lines.send(line).is_ok() => {}
+            _ => return,
         }
-        let _ = sender.send(String::from_utf8_lossy(&tail).into_owned());
-    });
-    receiver
+    }
+}
+
+/// Reads to the end and keeps the last few kilobytes, so that a talkative worker never blocks.
+fn keep_tail(mut output: impl Read, kept: &Mutex<Vec<u8>>) {
+    const KEPT: usize = 8192;
+    let mut chunk = [0; KEPT];
+    while let Ok(read @ 1..) = output.read(&mut chunk) {
+        let Ok(mut tail) = kept.lock() else { return };
+        tail.extend_from_slice(&chunk[..read]);
+        let surplus = tail.len().saturating_sub(KEPT);
+        tail.drain(..surplus);
+    }
+}
+
+#[cfg(unix)]
+fn is_program(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_program(path: &Path) -> bool {
+    path.is_file()
+}
+
+/// A machine's paths say nothing to a reader, and more than they should to others: only their last
+/// part is kept.
+fn without_paths(text: &str) -> String {
+    let shortened = |word: &str| match word.contains('/') {
+        true => word.trim_end_matches('/').rsplit('/').next().unwrap_or_default().to_owned(),
+        false => word.to_owned(),
+    };
+    text.split(' ').map(shortened).collect::<Vec<_>>().join(" ")
 }
 
 /// The dynamic loader's two complaints, as glibc words them.
 fn loader_error(last_words: &str) -> Option<LabError> {
     let after = |marker: &str| last_words.split_once(marker).map(|(_, rest)| rest);
     if let Some(rest) = after("error while loading shared libraries: ") {
-        let library = rest.split(':').next().unwrap_or(rest);
-        return Some(LabError::LibtorchNotLoaded { library: shortened(library, 80) });
+        let rest = rest.lines().next().unwrap_or(rest);
+        let (library, words) = rest.split_once(": ").unwrap_or((rest, ""));
+        let library = shortened(library.rsplit('/').next().unwrap_or(library), 80);
+        // Found but damaged, or no memory left: then the library is not what is missing.
+        return Some(match words.contains("No such file") {
+            true => LabError::LibtorchNotLoaded { library },
+            false => LabError::LibtorchUnusable { library, words: without_paths(&shortened(words, 160)) },
+        });
     }
     let rest = after("undefined symbol: ")?;
     let symbol = rest.split([',', '\n']).next().unwrap_or(rest);
@@ -292,9 +348,23 @@ mod tests {
     }
 
     #[test]
+    fn a_library_that_is_there_is_not_called_missing() {
+        let damaged = "w: error while loading shared libraries: /home/a b/libtorch_cpu.so: file too short\n";
+        let error = loader_error(damaged).map(|error| error.to_string()).unwrap_or_default();
+        assert!(error.contains("libtorch_cpu.so") && error.contains("file too short"), "{error}");
+        assert!(!error.contains("libtorch_cpu.so manque") && !error.contains("home"), "{error}");
+    }
+
+    #[test]
+    fn paths_are_reduced_to_their_last_part() {
+        assert_eq!(without_paths("/a/b/worker: not found (in /lib/x.so.6)"), "worker: not found (in x.so.6)");
+    }
+
+    #[test]
     fn the_tail_of_a_long_error_output_is_kept() {
-        let long = "x".repeat(100_000) + "end";
-        let tail = read_tail(std::io::Cursor::new(long)).recv().unwrap_or_default();
-        assert!(tail.len() <= 8192 && tail.ends_with("end"));
+        let (long, kept) = ("x".repeat(100_000) + "end", Mutex::default());
+        keep_tail(std::io::Cursor::new(long), &kept);
+        let tail = kept.into_inner().unwrap_or_default();
+        assert!(tail.len() <= 8192 && tail.ends_with(b"end"));
     }
 }

@@ -238,7 +238,7 @@ fn a_failure_writes_no_file() -> Outcome {
 }
 
 #[test]
-fn a_closed_standard_output_is_a_failure_and_not_a_panic() -> Outcome {
+fn a_full_standard_output_is_a_failure_and_not_a_panic() -> Outcome {
     let full = fs::OpenOptions::new().write(true).open("/dev/full")?;
     let output = command(Path::new(NO_WORKER)).arg("environment").stdout(full).output()?;
     assert_eq!(output.status.code(), Some(1));

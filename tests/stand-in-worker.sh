@@ -3,19 +3,22 @@
 # under the name of a behaviour.
 VERSION=0.1.0
 hello() { printf '{"message":"hello","worker_version":"%s"}\n' "$1"; }
-counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocated_bytes":3,"end_reserved_bytes":4,"peak_allocated_bytes":5,"peak_reserved_bytes":6'
+counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocated_bytes":3,"end_reserved_bytes":4,"peak_allocated_bytes":3,"peak_reserved_bytes":6'
 row() { printf '{"message":"phase","row":{"phase":"%s","run_index":%s,"elapsed_seconds":0.5,%s%s}}\n' "$1" "$2" "$counters" "$3"; }
-rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ',"iterations":1'; row warm_forward 1; row warm_forward 2; }
+rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; }
 environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","pci_bus_id":"0000:3B:00.0","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"failure":null}'
-measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":4,"parameter_bytes":16}}\n' "$environment"; }
+measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":%s,"parameter_bytes":16}}\n' "$environment" "$parameters"; }
 failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
 
 read -r request
+width=$(printf %s "$request" | sed -n 's/.*"width":\([0-9]*\).*/\1/p')
+warmup=$(printf %s "$request" | sed -n 's/.*"warmup":\([0-9]*\).*/\1/p')
+parameters=$((2 * ${width:-0} * (${width:-0} + 1)))
 case $(basename "$0") in
 good) hello "$VERSION"; rows; measured ;;
 good-environment) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$environment" ;;
 talkative) hello "$VERSION"; i=0; while [ $i -lt 3000 ]; do echo "0123456789012345678901234567890123456789012345678901234567890123456789" >&2; i=$((i + 1)); done; rows; measured ;;
-slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forward 0; row warmup 0 ',"iterations":1'; row warm_forward 1; row warm_forward 2; measured ;;
+slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; measured ;;
 lingering) hello "$VERSION"; rows; measured; exec sleep 600 ;;
 silent) exec sleep 600 ;;
 silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
@@ -23,6 +26,14 @@ silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
 endless) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec cat ;;
 # Runs on whatever happens to its input, for a while.
 stubborn) hello "$VERSION"; row model_load 0; echo $$ > "$(dirname "$0")/pid"; exec sleep 20 ;;
+flood) hello "$VERSION"; while :; do row model_load 0; done ;;
+grandchild) hello "$VERSION"; row model_load 0; sleep 20 & kill -KILL $$ ;;
+no-device) hello "$VERSION"; rows; environment=$(printf %s "$environment" | sed 's/"failure":null/"failure":{"kind":"no_visible_gpu"}/'); measured ;;
+zeros) hello "$VERSION"; counters=$(printf %s "$counters" | sed 's/:[0-9]/:0/g'); rows; measured ;;
+impossible) hello "$VERSION"; counters=$(printf %s "$counters" | sed 's/"peak_allocated_bytes":3/"peak_allocated_bytes":2/'); rows; measured ;;
+negative) hello "$VERSION"; rows | sed 's/0.5/-0.5/'; measured ;;
+wrong-iterations) hello "$VERSION"; warmup=9; rows; measured ;;
+wrong-model) hello "$VERSION"; rows; parameters=5; measured ;;
 garbage) echo 'Segmentation tree ready'; exec sleep 600 ;;
 binary) printf '\377\376\000\001\n'; exec sleep 600 ;;
 endless-line) exec cat /dev/zero ;;

@@ -182,11 +182,12 @@ int iteragpu_use_highest_matmul_precision(char* words, size_t size) {
   return guarded(words, size, [&] { at::globalContext().setFloat32MatmulPrecision("highest"); });
 }
 
-void* iteragpu_enter_inference_mode() {
+// Both would end the process rather than let an exception reach Rust; neither has a reason to throw.
+void* iteragpu_enter_inference_mode() noexcept {
   return new c10::InferenceMode(true);
 }
 
-void iteragpu_leave_inference_mode(void* guard) {
+void iteragpu_leave_inference_mode(void* guard) noexcept {
   delete static_cast<c10::InferenceMode*>(guard);
 }
 

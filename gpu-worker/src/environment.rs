@@ -16,21 +16,22 @@ pub const TCH_VERSION: &str = "0.24.0";
 const BUILT_FOR: &str = env!("ITERAGPU_TORCH_VERSION");
 
 /// The driver's version, read beside everything else.
-pub struct DriverVersion(JoinHandle<Option<String>>);
+pub struct DriverVersion(Option<JoinHandle<Option<String>>>);
 
 impl DriverVersion {
     /// Starts reading. NVML takes tens of milliseconds and needs nothing from libtorch.
     pub fn start_reading() -> Self {
-        Self(thread::spawn(|| {
+        let reader = thread::Builder::new().spawn(|| {
             // The name without a number exists only where development files are installed.
             let library = ["libnvidia-ml.so.1", "libnvidia-ml.so"].into_iter();
             let nvml = library.map(|name| Nvml::builder().lib_path(name.as_ref()).init()).find_map(Result::ok)?;
             nvml.sys_driver_version().ok()
-        }))
+        });
+        Self(reader.ok())
     }
 
     fn wait(self) -> Option<String> {
-        self.0.join().ok().flatten()
+        self.0?.join().ok().flatten()
     }
 }
 

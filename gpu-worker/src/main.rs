@@ -47,7 +47,11 @@ fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
             let environment = environment(device_index, driver)?;
             match (&environment.failure, i32::try_from(device_index)) {
                 (Some(failure), _) => Err(failure.clone()),
-                (None, Ok(index)) => measure::measure(index, &configuration, digest, environment, output),
+                (None, Ok(index)) => {
+                    output.send(&Message::Ready);
+                    output.flush();
+                    measure::measure(index, &configuration, digest, environment, output)
+                }
                 (None, Err(error)) => Err(Failure::BadRequest { words: error.to_string() }),
             }
         }
@@ -56,10 +60,14 @@ fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
 
 /// Ends the process when the caller closes this side of the pipe, on purpose or by dying.
 fn leave_with_the_caller() {
-    thread::spawn(|| {
+    let watch = thread::Builder::new().spawn(|| {
         let _ = io::stdin().lock().read_to_end(&mut Vec::new());
         boundary::exit(1)
     });
+    if watch.is_err() {
+        // Without the watch this process could outlive its caller on the GPU.
+        boundary::exit(1);
+    }
 }
 
 /// When the machine runs out of memory, this process and not the notebook has to go.

@@ -29,11 +29,14 @@ struct Options {
     /// Nombre de résultats distincts réellement acceptés ; sans lui, le coût unitaire vaut null
     #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
     accepted_results: Option<String>,
+    /// Fichier de résultats dont compter les unités distinctes acceptées
+    #[arg(long, value_name = "FICHIER", conflicts_with = "accepted_results")]
+    results: Option<PathBuf>,
     /// Fichier de tarifs à lire à la place de celui du projet
     #[arg(long, value_name = "FICHIER")]
     tarifs: Option<PathBuf>,
     /// Montre la liste des tarifs, le moins cher par GPU et par jour d'abord
-    #[arg(long, conflicts_with_all = ["gpu", "days", "accepted_results"])]
+    #[arg(long, conflicts_with_all = ["gpu", "days", "accepted_results", "results"])]
     liste: bool,
     /// Donne la liste en JSON
     #[arg(long, requires = "liste")]
@@ -61,6 +64,10 @@ fn quote(options: &Options, list: &PriceList) -> Result<Quote, LabError> {
     let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let days = parse_count("days", &given(&options.days))?;
     let lots = parse_count("lots", &options.lots)?;
+    let gpu = given(&options.gpu);
+    if let Some(results) = &options.results {
+        return list.quote_results(&gpu, days, lots, results);
+    }
     let accepted = options.accepted_results.as_deref().map(|text| parse_count("accepted_results", text)).transpose()?;
-    list.quote(&given(&options.gpu), days, lots, accepted)
+    list.quote(&gpu, days, lots, accepted)
 }

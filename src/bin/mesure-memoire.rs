@@ -10,10 +10,11 @@ use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use iteragpu_lab::arguments::{parse_bits, parse_count, parse_seed};
 use iteragpu_lab::cli::{answer_clap, complain, fail, in_french, print_result};
 use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{
-    EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, environment_report,
-    estimate_weights,
+    EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, append, environment_report,
+    estimate_weights, summarize,
 };
 
 #[derive(Parser)]
@@ -35,6 +36,17 @@ enum Task {
     Environment(EnvironmentOptions),
     /// Mesure Linear -> GELU -> Linear sur un seul GPU, dans un processus neuf
     Measure(MeasureOptions),
+    /// Tient un fichier de résultats : y ajoute des mesures, en résume les lignes
+    #[command(subcommand)]
+    Results(ResultsTask),
+}
+
+#[derive(Subcommand)]
+enum ResultsTask {
+    /// Ajoute les lignes d'une mesure à votre copie de resultats-bruts.csv, créée au besoin
+    Append(AppendOptions),
+    /// Donne, par environnement, configuration et phase, le nombre de lignes, le minimum, la médiane et le maximum
+    Summary(SummaryOptions),
 }
 
 // Values are taken as text: the library checks them and words the refusal.
@@ -93,6 +105,23 @@ struct MeasureOptions {
     output: Option<PathBuf>,
 }
 
+#[derive(Args)]
+struct AppendOptions {
+    /// Fichier JSON d'une mesure, tel que l'écrit measure --output
+    #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
+    from: PathBuf,
+    /// Fichier CSV qui reçoit les lignes ; ce qu'il contient n'est pas modifié
+    #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
+    to: PathBuf,
+}
+
+#[derive(Args)]
+struct SummaryOptions {
+    /// Fichier CSV de résultats
+    #[arg(value_name = "FICHIER")]
+    file: PathBuf,
+}
+
 fn main() -> ExitCode {
     let matches = in_french(Line::command()).try_get_matches();
     match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
@@ -108,6 +137,10 @@ fn run(task: Task) -> ExitCode {
             environment(&options).map_or_else(fail, |report| print_result(&report.to_string()))
         }
         Task::Measure(options) => measure(&options).unwrap_or_else(fail),
+        Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
+        Task::Results(ResultsTask::Summary(options)) => {
+            summarize(&options.file).map_or_else(fail, |summary| print_result(&summary.to_string()))
+        }
     }
 }
 
@@ -123,7 +156,14 @@ fn environment(options: &EnvironmentOptions) -> Result<EnvironmentReport, LabErr
 fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
     let config = configuration(options)?;
     config.check()?;
-    let file = options.output.as_ref().map(NewFile::check).transpose()?;
+    let file = match options.output.as_ref().map(NewFile::check).transpose() {
+        Ok(file) => file,
+        Err(refused) => {
+            // Found before anything was measured: an argument to correct, whatever the reason.
+            fail(refused);
+            return Ok(ExitCode::from(2));
+        }
+    };
     let measurement = measure_with(&WorkerProgram::locate()?, &config, options.digest, &mut progress(&config))?;
     Ok(match file {
         None => print_result(&measurement.to_string()),
@@ -157,6 +197,12 @@ fn save(file: &NewFile, measurement: &Measurement) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn add_to_results(options: &AppendOptions) -> Result<ExitCode, LabError> {
+    let appended = append(&read_measurement(&options.from)?, &options.to)?;
+    complain(&appended.to_string());
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Tells a person at a terminal what has been measured so far; a log file gets none of it.
