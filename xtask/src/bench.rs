@@ -25,14 +25,18 @@ pub struct BenchArgs {
     #[arg(long = "config", value_name = "CONFIGURATION", default_value = "1/16/64/float32", hide_default_value = true)]
     configurations: Vec<String>,
     /// Nombre de processus neufs par programme [par défaut : 7]
-    #[arg(long, value_name = "NOMBRE", default_value_t = 7, hide_default_value = true)]
+    #[arg(long, value_name = "NOMBRE", default_value = "7", value_parser = at_least_one)]
     runs: usize,
     /// Passages mesurés par processus [par défaut : 5]
-    #[arg(long, value_name = "NOMBRE", default_value_t = 5, hide_default_value = true)]
+    #[arg(long, value_name = "NOMBRE", default_value = "5", value_parser = at_least_one)]
     repeats: usize,
     /// Nouveau fichier JSON qui garde chaque observation
     #[arg(long, value_name = "FICHIER")]
     output: Option<PathBuf>,
+}
+
+fn at_least_one(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "un entier à partir de 1".to_owned())
 }
 
 pub fn run(arguments: &BenchArgs) -> anyhow::Result<ExitCode> {
@@ -68,6 +72,13 @@ fn compare(arguments: &BenchArgs, configuration: &str) -> anyhow::Result<Value> 
     for round in 0..=arguments.runs {
         for (name, command, observations) in &mut programs {
             let seen = observe(command).with_context(|| format!("{name}, {configuration}"))?;
+            if *name != "bare" && seen.warm_forward.len() != arguments.repeats {
+                bail!(
+                    "{name}, {configuration} : {} passages mesurés au lieu de {}",
+                    seen.warm_forward.len(),
+                    arguments.repeats
+                );
+            }
             if round > 0 {
                 observations.process.extend(seen.process);
                 observations.warm_forward.extend(seen.warm_forward);
@@ -109,7 +120,7 @@ fn observe(command: &mut Command) -> anyhow::Result<Observations> {
     if !output.status.success() {
         bail!("terminé par {}", output.status);
     }
-    // The bare program prints no measurement.
+    // Only the bare program prints no measurement; the caller checks that the others do.
     let measurement: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
     let rows = measurement["phases"].as_array().cloned().unwrap_or_default();
     let warm = rows.iter().filter(|row| row["phase"] == "warm_forward");
@@ -161,7 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_fails_is_no_observation() {
+    fn a_program_that_fails_or_measures_nothing_is_no_observation() {
+        let nothing = BenchArgs {
+            ours: "true".into(),
+            original: "/dev/null".into(),
+            bare: None,
+            configurations: Vec::new(),
+            runs: 1,
+            repeats: 1,
+            output: None,
+        };
+        assert!(compare(&nothing, "1/1/1/float32").is_err());
+        assert!(at_least_one("0").is_err());
         assert!(observe(&mut Command::new("false")).is_err());
         assert!(options("1/16/64", 3).is_err());
     }

@@ -9,6 +9,7 @@ mod notebook;
 mod prerequisites;
 mod progress;
 mod python;
+mod results_bench;
 mod tariffs;
 mod test;
 mod worker;
@@ -42,6 +43,8 @@ enum Task {
     Golden(golden::GoldenArgs),
     /// Chronomètre les mesures à côté du programme d'origine, sur un vrai GPU
     Bench(bench::BenchArgs),
+    /// Chronomètre le résumé d'un grand fichier de résultats inventé
+    BenchResults(results_bench::ResultsBenchArgs),
 }
 
 /// What the caller got wrong, as opposed to what failed: exit code 2.
@@ -76,6 +79,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
+        Task::BenchResults(arguments) => results_bench::run(arguments),
     }
 }
 

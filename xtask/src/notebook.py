@@ -6,11 +6,13 @@ the user, what counts as a failure and every message is the caller's business.
 
 import asyncio
 import json
+import os
 import queue
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import nbformat
@@ -22,6 +24,8 @@ from nbformat.validator import iter_validate
 # evcxr sends stderr from a thread of its own, so a panic's text can come after the cell
 # has been declared done; nbclient would drop it.
 LATE_OUTPUT_SECONDS = 0.3
+# After the last cell nobody waits any more, so what a thread still does would go unseen.
+LAST_OUTPUT_SECONDS = 1.0
 
 
 def emit(event, **fields):
@@ -34,6 +38,8 @@ class Invalid(Exception):
 
 def parse(text):
     try:
+        # A lone surrogate can be written in JSON, but not sent to a kernel.
+        json.dumps(json.loads(text), ensure_ascii=False).encode()
         notebook = json.loads(text)
         version = (notebook["nbformat"], notebook["nbformat_minor"])
     except (ValueError, TypeError, KeyError) as error:
@@ -87,11 +93,17 @@ def summary(cell, seconds):
 
 async def execute(notebook, tags, timeout, folder, log):
     seconds = 0.0
+    selected = [index for index, cell in enumerate(notebook.cells) if is_selected(cell, tags)]
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            # What was stored before must not pass for what this run shows.
+            cell.outputs, cell.execution_count = [], None
 
     async def after_cell(cell, cell_index, execute_reply):
         nonlocal seconds
         seconds = time.monotonic() - started
-        deadline = time.monotonic() + LATE_OUTPUT_SECONDS
+        last = cell_index == selected[-1]
+        deadline = time.monotonic() + (LAST_OUTPUT_SECONDS if last else LATE_OUTPUT_SECONDS)
         while (left := deadline - time.monotonic()) > 0:
             try:
                 message = await client.kc.iopub_channel.get_msg(timeout=left)
@@ -105,6 +117,8 @@ async def execute(notebook, tags, timeout, folder, log):
         timeout=timeout,
         allow_errors=True,
         record_timing=False,
+        # nbclient would skip such cells silently.
+        skip_cells_with_tag="",
         on_cell_executed=after_cell,
         resources={"metadata": {"path": folder}},
     )
@@ -112,19 +126,32 @@ async def execute(notebook, tags, timeout, folder, log):
     try:
         # Left to itself the kernel writes between our lines: a greeting, and each crate it compiles.
         async with client.async_setup_kernel(stdout=subprocess.DEVNULL, stderr=log):
-            for index, cell in enumerate(notebook.cells):
-                if is_selected(cell, tags):
-                    started = time.monotonic()
-                    await client.async_execute_cell(cell, index)
-                    emit("cell", **summary(cell, seconds))
+            for index in selected:
+                cell = notebook.cells[index]
+                started = time.monotonic()
+                await client.async_execute_cell(cell, index)
+                emit("cell", **summary(cell, seconds))
     except (CellTimeoutError, DeadKernelError, RuntimeError) as error:
         reason = "timeout" if isinstance(error, CellTimeoutError) else "died"
         log.seek(0)
         emit("stopped", cell=cell and cell.id, reason=reason, log=log.read().decode(errors="replace"))
 
 
+async def execute_while_watched(*arguments):
+    """Ends with the caller: when it dies its side of our input closes, and the kernel must not stay."""
+    task = asyncio.ensure_future(execute(*arguments))
+    loop = asyncio.get_running_loop()
+
+    def watch():
+        sys.stdin.read()
+        loop.call_soon_threadsafe(task.cancel)
+
+    threading.Thread(target=watch, daemon=True).start()
+    await task
+
+
 def main():
-    request = json.load(sys.stdin)
+    request = json.loads(sys.stdin.readline())
     try:
         notebook = parse(request["text"])
     except Invalid as error:
@@ -133,7 +160,13 @@ def main():
     if not kernel_exists(name):
         return emit("no_kernel", name=name)
     with tempfile.TemporaryFile() as log:
-        asyncio.run(execute(notebook, request["tags"], request["timeout"], request["folder"], log))
+        try:
+            asyncio.run(
+                execute_while_watched(notebook, request["tags"], request["timeout"], request["folder"], log)
+            )
+        except (asyncio.CancelledError, BrokenPipeError):
+            # Nobody listens any more.
+            os._exit(1)
     emit("finished", notebook=nbformat.writes(notebook) + "\n")
 
 

@@ -158,6 +158,7 @@ impl Run<'_> {
                 Event::Finished { notebook: executed } => notebook = Some(executed),
             }
         }
+        drop(executor.stdin.take());
         let status = executor.wait()?;
         notebook.with_context(|| format!("l'exécuteur s'est arrêté avant la fin ({status})"))
     }
@@ -165,6 +166,7 @@ impl Run<'_> {
     fn judge(&mut self, cell: Cell) {
         let faults = cell.faults(self.expectations);
         let shown = if faults.is_empty() { cell.first_line() } else { "ÉCHEC" };
+        let shown: String = console::strip_ansi_codes(shown).chars().filter(|c| !c.is_control()).collect();
         let line = format!("{:<28} {:>6.1} s  {shown}", cell.id, cell.seconds);
         println!("{}", cut(&line));
         for fault in &faults {
@@ -210,6 +212,9 @@ impl Cell {
     /// answered with "ok": only their text on stderr tells.
     fn faults(&self, expectations: &[Expectation]) -> Vec<String> {
         let mut faults = Vec::new();
+        if self.may_raise && self.errors.is_empty() && self.stderr.is_empty() {
+            faults.push("Cette cellule porte l'étiquette raises-exception, et rien n'a échoué.".to_owned());
+        }
         if !self.may_raise {
             faults.extend(self.errors.iter().cloned());
             faults.extend((!self.stderr.is_empty()).then(|| self.stderr.clone()));
@@ -240,8 +245,9 @@ fn start_executor(request: &str) -> Result<std::process::Child> {
     let mut command = Command::new(python);
     command.args(["-c", EXECUTOR]).envs(workspace::moved_worker());
     let mut executor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
-    let mut input = executor.stdin.take().context("l'exécuteur n'a pas d'entrée")?;
-    input.write_all(request.as_bytes())?;
+    // Left open: when this program dies, it closes, and the executor stops its kernel.
+    let input = executor.stdin.as_mut().context("l'exécuteur n'a pas d'entrée")?;
+    input.write_all(format!("{request}\n").as_bytes())?;
     Ok(executor)
 }
 
@@ -302,6 +308,7 @@ mod tests {
             assert_eq!(bad.faults(&[]).len(), 1);
             assert!(Cell { may_raise: true, ..bad }.faults(&[]).is_empty());
         }
+        assert_eq!(Cell { may_raise: true, ..cell() }.faults(&[]).len(), 1);
     }
 
     #[test]

@@ -9,13 +9,30 @@ use crate::lab::WALKTHROUGH;
 use crate::python::{self, Install, JUPYTER};
 use crate::{kernel, prerequisites, progress, worker, workspace};
 
-/// What cells of the walkthrough have to show where there is no GPU.
-const WALKTHROUGH_SHOWS: &[(&str, &str)] = &[
-    ("arithmetic", "17.03851604461669921875"),
-    ("environment", "\"gpu_available\": false"),
-    ("environment", "\"reason\": \"Aucune mesure : "),
-    ("measurement", "Aucune mesure : "),
-    ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+/// A notebook, and texts that cells of it have to show where there is no GPU.
+type Shown = (&'static str, &'static [(&'static str, &'static str)]);
+
+const NOTEBOOKS: &[Shown] = &[
+    (
+        WALKTHROUGH,
+        &[
+            ("arithmetic", "17.03851604461669921875"),
+            ("environment", "\"gpu_available\": false"),
+            ("environment", "\"reason\": \"Aucune mesure : "),
+            ("measurement", "Aucune mesure : "),
+            ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+        ],
+    ),
+    (
+        "notebooks/forfaits.ipynb",
+        &[
+            ("price-list", "Le moins cher par GPU et par jour : v100"),
+            ("quote", "\"total_price_cents\": 456288"),
+            ("results", "\"accepted_units\": 1313"),
+            // 456288 / 1313, computed with Python's decimal at 28 digits.
+            ("cost", "347.5156130997715156130997715"),
+        ],
+    ),
 ];
 
 pub fn run() -> Result<ExitCode> {
@@ -54,7 +71,7 @@ fn every_check(steps: &mut Steps) -> Result<()> {
         let mut test = workspace::cargo(&["test", "--locked", "-p", "xtask"]);
         workspace::succeed(test.env("XTASK_KERNEL_REQUIRED", "1"))
     })?;
-    steps.run("parcours", walkthrough)
+    steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))
 }
 
 const WORKER: &str = "iteragpu-worker";
@@ -68,10 +85,10 @@ fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
 }
 
 /// As on a machine without GPU, also where there is one.
-fn walkthrough() -> Result<()> {
-    let mut command = workspace::cargo(&["xtask", "notebook", WALKTHROUGH]);
+fn executes((notebook, shown): &Shown) -> Result<()> {
+    let mut command = workspace::cargo(&["xtask", "notebook", notebook]);
     command.env("CUDA_VISIBLE_DEVICES", "");
-    for (cell, text) in WALKTHROUGH_SHOWS {
+    for (cell, text) in *shown {
         command.arg("--expect").arg(format!("{cell}={text}"));
     }
     workspace::succeed(&mut command)

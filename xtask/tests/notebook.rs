@@ -24,6 +24,10 @@ const BAD_CELLS: &[Case] = &[
     ("late-stderr", &[], 1, "    planted\n1 cellule exécutée, 1 en échec"),
     ("process-exit", &[], 1, "exit status: 3"),
     ("kernel-dies", &[], 1, "le noyau s'est arrêté"),
+    ("skipped", &["--expect", "value=total 42"], 1, "planted"),
+    ("stale-output", &["--expect", "value=total 42"], 1, "Texte attendu, mais absent : total 42"),
+    ("raises-nothing", &[], 1, "rien n'a échoué"),
+    ("late-panic", &[], 1, "planted"),
     ("endless", &["--timeout", "3"], 1, "pas fini après 3 s"),
 ];
 
@@ -41,6 +45,7 @@ const BAD_RUNS: &[Case] = &[
     ("missing-id", &[], 2, "'id' is a required property"),
     ("missing-outputs", &[], 2, "'outputs' is a required property"),
     ("unknown-property", &[], 2, "'colour' was unexpected"),
+    ("surrogate", &[], 2, "UnicodeEncodeError"),
     ("no-kernel-name", &[], 2, "kernelspec.name"),
     ("no-such-file", &[], 2, "lecture impossible"),
     ("good", &["--output", "Cargo.toml"], 2, "existe déjà"),
