@@ -35,7 +35,9 @@ impl NewFile {
         if file.path.file_name().is_none() || ends_as_folder {
             return Err(file.not_writable(std::io::ErrorKind::InvalidInput.into()));
         }
-        file.temporary()?;
+        if nameless_in(folder_of(&file.path)).is_none() {
+            file.temporary()?;
+        }
         Ok(file)
     }
 
@@ -45,15 +47,40 @@ impl NewFile {
     /// [`LabError::FileExists`] when the name was taken meanwhile, [`LabError::NotWritable`] for
     /// any other failure.
     pub fn write(&self, contents: &[u8]) -> Result<(), LabError> {
+        match self.write_nameless(contents) {
+            Some(written) => written.map_err(|error| self.refused(error))?,
+            None => self.write_temporary(contents)?,
+        }
+        sync_folder_of(&self.path);
+        Ok(())
+    }
+
+    /// Writes a file that has no name until it is complete: whatever ends this process, nothing is
+    /// left behind. None where the system or the file system has no such files.
+    fn write_nameless(&self, contents: &[u8]) -> Option<std::io::Result<()>> {
+        let mut file = nameless_in(folder_of(&self.path))?;
+        if let Err(error) = file.write_all(contents).and_then(|()| file.sync_all()) {
+            return Some(Err(error));
+        }
+        match name_file(&file, &self.path) {
+            // Without /proc the file cannot be given its name.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            named => Some(named),
+        }
+    }
+
+    fn write_temporary(&self, contents: &[u8]) -> Result<(), LabError> {
         let mut temporary = self.temporary()?;
         temporary.write_all(contents).map_err(|error| self.not_writable(error))?;
         temporary.as_file().sync_all().map_err(|error| self.not_writable(error))?;
-        temporary.persist_noclobber(&self.path).map_err(|failed| match failed.error.kind() {
+        temporary.persist_noclobber(&self.path).map(drop).map_err(|failed| self.refused(failed.error))
+    }
+
+    fn refused(&self, error: std::io::Error) -> LabError {
+        match error.kind() {
             std::io::ErrorKind::AlreadyExists => self.exists(),
-            _ => self.not_writable(failed.error),
-        })?;
-        sync_folder_of(&self.path);
-        Ok(())
+            _ => self.not_writable(error),
+        }
     }
 
     /// The name as given.
@@ -119,6 +146,34 @@ impl std::fmt::Display for Saved {
     }
 }
 
+/// An empty file without a name, as readable as any other file of the user.
+#[cfg(target_os = "linux")]
+fn nameless_in(folder: &Path) -> Option<File> {
+    use rustix::fs::{CWD, Mode, OFlags, openat};
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    openat(CWD, folder, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+}
+
+/// Gives a nameless file its name; fails when the name is taken.
+#[cfg(target_os = "linux")]
+fn name_file(file: &File, path: &Path) -> std::io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    use rustix::fs::{AtFlags, CWD, linkat};
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(linkat(CWD, open.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn nameless_in(_folder: &Path) -> Option<File> {
+    None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn name_file(_file: &File, _path: &Path) -> std::io::Result<()> {
+    Err(std::io::ErrorKind::NotFound.into())
+}
+
 /// An empty file with a name of its own in the folder of `path`, which vanishes unless it is persisted.
 pub(crate) fn temporary_beside(path: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = Builder::new();
@@ -166,6 +221,18 @@ mod tests {
         NewFile::check(&path)?.write(b"whole")?;
         assert_eq!(fs::read(&path)?, b"whole");
         assert_eq!(fs::read_dir(folder.path())?.count(), 1);
+        Ok(())
+    }
+
+    #[test]
+    fn file_systems_without_nameless_files_get_a_temporary_one() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("a.json");
+        NewFile::check(&path)?.write_temporary(b"whole")?;
+        assert_eq!(fs::read(&path)?, b"whole");
+        let refused = NewFile { path: path.clone() }.write_temporary(b"other");
+        assert!(matches!(refused, Err(LabError::FileExists { .. })));
+        assert_eq!((fs::read(&path)?, fs::read_dir(folder.path())?.count()), (b"whole".to_vec(), 1));
         Ok(())
     }
 

@@ -246,6 +246,38 @@ fn a_full_standard_output_is_a_failure_and_not_a_panic() -> Outcome {
     Ok(())
 }
 
+/// The result is written within a few milliseconds of the worker's end; killed at any moment
+/// around it, the command leaves a complete file or none, and nothing beside it.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_killed_command_leaves_a_complete_file_or_nothing() -> Outcome {
+    let good = StandIn::new("good")?;
+    let (mut complete, mut none) = (0, 0);
+    let mut delay = Duration::ZERO;
+    // Later and later, however slow the machine is, until the end has been passed several times.
+    while complete < 5 && delay < Duration::from_secs(20) {
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("m.json");
+        let mut child = command(&good.program()).args(SMALL).arg("--output").arg(&file).spawn()?;
+        std::thread::sleep(delay);
+        delay += delay / 8 + Duration::from_millis(1);
+        child.kill()?;
+        child.wait()?;
+        let names = fs::read_dir(folder.path())?.map(|entry| entry.map(|entry| entry.file_name()));
+        match names.collect::<Result<Vec<_>, _>>()?.as_slice() {
+            [] => none += 1,
+            [name] if name == "m.json" => {
+                serde_json::from_str::<Value>(&fs::read_to_string(&file)?)?;
+                complete += 1;
+            }
+            left => return Err(format!("left behind: {left:?}").into()),
+        }
+    }
+    // Both must have happened, or the moments were not around the end.
+    assert!(none > 0 && complete > 0, "{none} without a file, {complete} with one");
+    Ok(())
+}
+
 /// A real worker sees its input close when the command dies, however it dies; here the stand-in's
 /// place is taken by `cat`, which ends for the same reason.
 #[test]

@@ -191,6 +191,12 @@ fn from_a_shell_with_exit_codes_and_streams() -> Outcome {
     for arguments in [&["append"][..], &["append", "--from", "m.json"], &["summary"], &[], &["sumary", "x"]] {
         assert_eq!(run(arguments, &folder)?.status.code(), Some(2), "{arguments:?}");
     }
+    for arguments in [&["--help"][..], &["append", "--help"], &["summary", "--help"]] {
+        let help = run(arguments, &folder)?;
+        let said = String::from_utf8_lossy(&help.stdout).into_owned();
+        assert_eq!((help.status.code(), stderr(&help).as_str()), (Some(0), ""), "{arguments:?}");
+        assert!(said.contains("Usage : ") && !said.contains("Usage:") && !said.contains("Print"), "{said}");
+    }
     Ok(())
 }
 
@@ -707,6 +713,54 @@ fn each_column_of_environment_and_configuration_keeps_rows_apart() -> Outcome {
     {
         assert_eq!(groups(name, cell)?, (1, 1), "{name}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_run_has_one_environment_and_one_configuration_column_by_column() -> Outcome {
+    let text = one_run()?;
+    for name in &COLUMNS[column("platform")..column("phase")] {
+        let cell = if *name == "dtype" { "float16" } else { "12" };
+        let cell = if *name == "device" { "cuda:1" } else { cell };
+        let refused = summary_of(with_cell(&text, 4, name, cell)?.as_bytes())?.map_err(|error| error.to_string());
+        let expected = format!("ligne 4, colonne {name} : « {cell} » refusé");
+        let is_free = ["device", "repeats"].contains(name);
+        assert!(if is_free { refused.is_ok() } else { refused.is_err_and(|text| text.contains(&expected)) }, "{name}");
+    }
+    Ok(())
+}
+
+#[test]
+fn of_several_contradictions_the_first_one_is_named() -> Outcome {
+    let one = table(&one_run()?)?;
+    for (name, cell) in [("width", "65"), ("phase", "inputs")] {
+        let mut rows = vec![one[0].clone()];
+        for run in 0..8 {
+            for (place, row) in one[1..].iter().enumerate() {
+                let mut row = row.clone();
+                row[column("run_id")] = format!("run {run}");
+                if place == 2 {
+                    row[column(name)] = cell.to_owned();
+                }
+                rows.push(row);
+            }
+        }
+        let refused = summary_of(written(&rows, b',')?.as_bytes())?.map_err(|error| error.to_string());
+        assert!(refused.as_ref().is_err_and(|text| text.contains("ligne 4, ")), "{refused:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn cells_that_read_alike_end_to_end_are_told_apart() -> Outcome {
+    let mut rows = table(&one_run()?)?;
+    for (line, run, tch, torch) in [(1, "a", "12", "3"), (2, "b", "1", "23")] {
+        for (name, cell) in [("run_id", run), ("tch_version", tch), ("torch_version", torch)] {
+            rows[line][column(name)] = cell.to_owned();
+        }
+    }
+    rows.truncate(3);
+    assert_eq!(summary_of(written(&rows, b',')?.as_bytes())??.environments.len(), 2);
     Ok(())
 }
 
