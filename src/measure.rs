@@ -324,20 +324,28 @@ pub(crate) fn is_complete(config: &MeasureConfig, phases: &[PhaseRow]) -> bool {
     phases.len() as u64 == config.repeats.saturating_add(4) && phases.iter().all(same)
 }
 
-/// A row out of place, or one that contradicts itself, is not a result; zeros, as an allocator
-/// without counters gives them, are not one either.
+/// A row out of place, or one that contradicts itself, is not a result.
 fn check_row(config: &MeasureConfig, position: u64, row: &PhaseRow) -> Result<(), LabError> {
     let placed = expected_row(config, position) == Some((row.phase.as_str(), row.run_index, row.iterations));
-    let allocated = [row.baseline_allocated_bytes, row.end_allocated_bytes, row.peak_allocated_bytes];
-    let reserved = [row.baseline_reserved_bytes, row.end_reserved_bytes, row.peak_reserved_bytes];
-    let counted = allocated.iter().zip(&reserved).all(|(allocated, reserved)| allocated <= reserved)
-        && [allocated, reserved].iter().all(|[baseline, end, peak]| peak >= baseline && peak >= end)
-        && row.end_allocated_bytes > 0;
-    if placed && counted && row.elapsed_seconds >= 0.0 {
+    if placed && row.is_consistent() {
         return Ok(());
     }
     let found = format!("une phase inattendue ou contradictoire, {} {}", row.phase, row.run_index);
     Err(LabError::not_the_protocol(&shortened(&found, 120)))
+}
+
+impl PhaseRow {
+    /// Whether counters and time can be those of one phase. Zeros, as an allocator without counters
+    /// gives them, cannot.
+    pub(crate) fn is_consistent(&self) -> bool {
+        let allocated = [self.baseline_allocated_bytes, self.end_allocated_bytes, self.peak_allocated_bytes];
+        let reserved = [self.baseline_reserved_bytes, self.end_reserved_bytes, self.peak_reserved_bytes];
+        allocated.iter().zip(&reserved).all(|(allocated, reserved)| allocated <= reserved)
+            && [allocated, reserved].iter().all(|[baseline, end, peak]| peak >= baseline && peak >= end)
+            && self.end_allocated_bytes > 0
+            && self.elapsed_seconds.is_finite()
+            && self.elapsed_seconds.is_sign_positive()
+    }
 }
 
 impl fmt::Display for Measurement {

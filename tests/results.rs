@@ -366,7 +366,10 @@ fn what_is_no_measurement_is_refused_and_creates_nothing() -> Outcome {
         ("phases, dont une manque", changed(|m| m.phases.truncate(3))),
         ("phases, dont une manque", changed(|m| m.phases.swap(0, 1))),
         ("la configuration", changed(|m| m.configuration.chosen.device = "cpu".to_owned())),
-        ("la durée de inputs", changed(|m| m.phases[1].elapsed_seconds = -1.0)),
+        ("de inputs 0 sont impossibles", changed(|m| m.phases[1].elapsed_seconds = -1.0)),
+        ("de inputs 0 sont impossibles", changed(|m| m.phases[1].peak_allocated_bytes = 0)),
+        ("de model_load 0 sont impossibles", changed(|m| m.phases[0].end_allocated_bytes = 0)),
+        ("de warmup 0 sont impossibles", changed(|m| m.phases[3].end_reserved_bytes = 1)),
     ];
     let folder = tempfile::tempdir()?;
     let json = folder.path().join("m.json");
@@ -569,7 +572,7 @@ fn killed_at_any_moment_it_leaves_the_old_file_or_the_new_one() -> Outcome {
     let file = folder.path().join("r.csv");
     let mut rows = table(&one_run()?)?;
     let warm = rows.pop().ok_or("no rows")?;
-    for run_index in 2..20_000 {
+    for run_index in 2..6_000 {
         let mut row = warm.clone();
         row[column("run_index")] = run_index.to_string();
         rows.push(row);

@@ -138,9 +138,8 @@ fn check(measurement: &Measurement) -> Result<(), LabError> {
             measurement.phases.len()
         ));
     }
-    let impossible = |row: &&PhaseRow| !row.elapsed_seconds.is_finite() || row.elapsed_seconds.is_sign_negative();
-    match measurement.phases.iter().find(impossible) {
-        Some(row) => refused(format!("la durée de {} n'est pas un nombre positif", row.phase)),
+    match measurement.phases.iter().find(|row| !row.is_consistent()) {
+        Some(row) => refused(format!("la durée ou les compteurs de {} {} sont impossibles", row.phase, row.run_index)),
         None => Ok(()),
     }
 }
