@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 
-use crate::error::{LabError, harmless};
+use crate::error::{LabError, harmless, io_words};
 
 // French puts a space before the colon that clap adds.
 const OPTIONS: &str = "Options\u{a0}";
@@ -107,7 +107,7 @@ pub fn print_result(text: &str) -> ExitCode {
     match writeln!(output, "{}", text.trim_end()).and_then(|()| output.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("Le résultat n'a pas pu être écrit sur la sortie standard ({error})."));
+            complain(&format!("Le résultat n'a pas pu être écrit sur la sortie standard ({}).", io_words(&error)));
             ExitCode::FAILURE
         }
     }

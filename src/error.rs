@@ -25,7 +25,8 @@ pub enum LabError {
     /// No measuring program was found.
     #[error(
         "Aucune mesure : le programme de mesure iteragpu-worker n'est pas construit. \
-         Pour le construire, lancez « cargo xtask worker » dans le dossier du projet."
+         Sur une machine à GPU, « cargo xtask worker », lancé dans le dossier du projet, le construit \
+         et installe PyTorch au besoin (4,7 Go) ; sans GPU, il n'aurait rien à mesurer."
     )]
     WorkerMissing,
 
@@ -264,7 +265,7 @@ pub(crate) fn harmless(text: &str) -> String {
 }
 
 /// The operating system's reason in French, with its number, where it is one that people meet.
-fn io_words(error: &io::Error) -> String {
+pub(crate) fn io_words(error: &io::Error) -> String {
     let words = match error.kind() {
         io::ErrorKind::NotFound => "fichier ou dossier introuvable",
         io::ErrorKind::PermissionDenied => "droits insuffisants",

@@ -158,10 +158,11 @@ impl PriceList {
             false => strsim::damerau_levenshtein(&asked, model),
         };
         let mut near: Vec<(usize, &str)> = models.iter().map(|model| (distance(model), *model)).collect();
-        near.retain(|(distance, _)| *distance <= 2);
+        // A short name has few letters to be wrong in.
+        near.retain(|(distance, _)| *distance <= (asked.chars().count() / 3).clamp(1, 2));
         near.sort_unstable();
         let near: Vec<&str> = near.into_iter().take(3).map(|(_, model)| model).collect();
-        let hint = if near.is_empty() { String::new() } else { format!(" ; vouliez-vous dire {} ?", near.join(", ")) };
+        let hint = if near.is_empty() { String::new() } else { format!(" (le plus proche : {})", near.join(", ")) };
         format!("un modèle de la liste : {}{hint}", models.join(", "))
     }
 
@@ -238,7 +239,7 @@ impl PriceList {
 const SCOPE: &str = "Prix du forfait entier, selon la liste de tarifs indiquée, à sa date. \
      Ni disponibilité, ni réservation, ni conversion de monnaie, ni prorata horaire : le forfait est dû en entier. \
      Le coût unitaire divise le prix entier par le nombre de résultats distincts réellement acceptés ; \
-     répéter un même essai n'en ajoute pas. Vérifiez l'offre affichée avant toute décision d'achat.";
+     répéter un même essai n'en ajoute pas. Avant d'acheter, relisez l'offre telle qu'elle est affichée.";
 
 const GPU: usize = 0;
 const GPU_NAME: usize = 1;

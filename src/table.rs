@@ -40,6 +40,10 @@ impl<R: Read> Table<BufReader<R>> {
     pub fn open(name: &str, input: R, columns: &'static [&'static str]) -> Result<Self, LabError> {
         let mut input = BufReader::with_capacity(1 << 16, input);
         let start = input.fill_buf().map_err(|error| LabError::unreadable(name, error))?;
+        if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
+            let expected = "un fichier UTF-8 ou Latin-1 ; enregistrez-le en « CSV UTF-8 »".to_owned();
+            return Err(LabError::in_table(name, 1, "toutes", "UTF-16", expected));
+        }
         let mark = if start.starts_with(b"\xef\xbb\xbf") { 3 } else { 0 };
         let header = start[mark..].split(|byte| *byte == b'\n').next().unwrap_or_default();
         // A semicolon inside a quoted column name would be one of none of our columns.
@@ -90,6 +94,10 @@ impl<R: Read> Table<BufReader<R>> {
         }
         let (positions, delimiter) = (&self.positions, self.delimiter);
         let row = Row { name: &self.name, columns: self.columns, positions, delimiter, record: &self.record };
+        if self.record.iter().all(|field| field.trim_ascii().is_empty()) {
+            let expected = "une ligne remplie, ou supprimée ; celle-ci n'a que des séparateurs".to_owned();
+            return Err(LabError::in_table(&self.name, row.line(), "toutes", "", expected));
+        }
         if self.record.len() != self.columns.len() {
             let expected = format!("{} colonnes", self.columns.len());
             return Err(LabError::in_table(
@@ -319,7 +327,8 @@ mod tests {
 
     #[test]
     fn refusals_name_line_column_and_what_is_expected() {
-        let bad: [(&[u8], &str); 25] = [
+        let bad: [(&[u8], &str); 26] = [
+            (b"\xff\xfeg\0p\0u\0", "UTF-16"),
             (b"", "ligne 1"),
             (b"\n\n", "ligne 1"),
             (b"gpu,cents,colour\na,1,x\n", "colour"),
@@ -336,7 +345,7 @@ mod tests {
             (b"gpu,cents\na,1e3\n", "ligne 2, colonne cents"),
             (b"gpu,cents\na,+5\n", "ligne 2, colonne cents"),
             (b"gpu,cents\na,18446744073709551616\n", "ligne 2, colonne cents"),
-            (b"gpu,cents\n,\n", "ligne 2, colonne gpu"),
+            (b"gpu,cents\n,\n", "que des s"),
             (b"gpu,cents\na,1,2\n", "ligne 2"),
             (b"gpu,cents\na\n", "ligne 2"),
             (b"gpu,cents\nl\x92a,1\n", "ligne 2, colonne gpu"),

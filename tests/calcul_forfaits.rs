@@ -76,9 +76,9 @@ fn refusals_name_the_option_and_what_exists() -> Outcome {
         ("--lots", "18446744073709551615", "64 bits"),
         ("--days", "5", "3, 7, 30 jours"),
         ("--days", "7.5", "en chiffres"),
-        ("--gpu", "b20", "vouliez-vous dire b200"),
-        ("--gpu", "B200", "vouliez-vous dire b200"),
-        ("--gpu", "a100", "vouliez-vous dire a100-80gb"),
+        ("--gpu", "b20", "le plus proche : b200"),
+        ("--gpu", "B200", "le plus proche : b200"),
+        ("--gpu", "a100", "le plus proche : a100-80gb"),
         ("--gpu", "tpu-v9", "rtx-4090"),
         ("--gpu", "", "rtx-4090"),
     ];

@@ -320,7 +320,7 @@ fn broken_files_are_refused_by_line_and_column_and_left_alone() -> Outcome {
         ),
         ("ligne 7, colonne run_index : « warm_forward 1 »", cell(7, "run_index", "1")?),
         ("colonne run_index : « cold_forward 0 »", twice),
-        (&format!("ligne {}, colonne run_id", rows.len() + 1), format!("{plain}{bare}\n")),
+        (&format!("ligne {}, colonne toutes", rows.len() + 1), format!("{plain}{bare}\n")),
         (&format!("ligne {}, colonne toutes", rows.len() + 1), format!("{plain}a,b\n")),
         (&format!("ligne {}, colonne toutes", rows.len()), unclosed),
         ("ligne 1, colonne en-tête", missing),
@@ -997,5 +997,23 @@ fn the_quality_side_survives_an_append_and_is_checked_by_it() -> Outcome {
     fs::write(&file, with_cell(&text, 2, "accepted_units", "11")?)?;
     let refused = append(&measurements()?[1], &file).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|text| text.contains("ligne 2, colonne accepted_units")));
+    Ok(())
+}
+
+/// Rows that count units of a task that was not measured here are no error of the summary.
+#[test]
+fn rows_of_units_alone_are_counted_and_not_summarised() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("r.csv");
+    append(&measurements()?[0], &file)?;
+    let before = summarize(&file)?;
+    let units = format!("{}lettre,lettres-A,1200,1062,1.0,,\n", ",".repeat(28));
+    fs::write(&file, format!("{}{units}", fs::read_to_string(&file)?))?;
+    assert_eq!(summarize(&file)?, before);
+    assert_eq!(accepted_units(&file)?.accepted_units, 1062);
+    // Contradictory units are still refused.
+    let wrong = format!("{}lettre,lettres-A,1200,1300,1.0,,\n", ",".repeat(28));
+    fs::write(&file, format!("{}{wrong}", fs::read_to_string(&file)?))?;
+    assert!(summarize(&file).is_err());
     Ok(())
 }

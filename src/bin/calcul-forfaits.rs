@@ -38,8 +38,8 @@ struct Options {
     /// Montre la liste des tarifs, le moins cher par GPU et par jour d'abord
     #[arg(long, conflicts_with_all = ["gpu", "days", "accepted_results", "results"])]
     liste: bool,
-    /// Donne la liste en JSON
-    #[arg(long, requires = "liste")]
+    /// Donne la liste en JSON ; un prix l'est toujours
+    #[arg(long)]
     json: bool,
 }
 

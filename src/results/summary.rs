@@ -289,6 +289,10 @@ struct Figures {
 impl Tally {
     /// Checks a row and counts it in.
     pub fn add(&mut self, row: &Row<'_>) -> Result<(), LabError> {
+        if super::units::is_all_of(row) {
+            // Work that was not measured here: there is nothing to summarise.
+            return super::units::check(row);
+        }
         let run = self.run_of(row)?;
         let (phase, run_index) = phase_of(row)?;
         let place = Place::of(run.group, phase);

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ACCEPTED_UNITS, ATTEMPTED_UNITS, COLUMNS, RULE_VERSION, UNIT_SET, WORK_UNIT};
+use super::{ACCEPTED_UNITS, ATTEMPTED_UNITS, COLUMNS, COUNTERS, RULE_VERSION, RUN_ID, UNIT_SET, WORK_UNIT};
 use crate::error::{LabError, shortened};
 use crate::json;
 use crate::table::{Row, Table};
@@ -88,6 +88,12 @@ const SCOPE: &str = "Unités distinctes, telles qu'elles ont été comptées et 
 /// Checks the quality side of a row that may be empty.
 pub(super) fn check(row: &Row<'_>) -> Result<(), LabError> {
     Counted::of(row).map(|_| ())
+}
+
+/// Whether a row counts units of a real task and holds no measurement.
+pub(super) fn is_all_of(row: &Row<'_>) -> bool {
+    (RUN_ID..COUNTERS.end).all(|column| row.bytes(column).trim_ascii().is_empty())
+        && !row.bytes(UNIT_SET).trim_ascii().is_empty()
 }
 
 /// The quality side of one row.
