@@ -65,7 +65,9 @@ def kernel_exists(name):
         return False
 
 
-def is_selected(cell, tags):
+def is_selected(cell, tags, skip_tags):
+    if not set(skip_tags).isdisjoint(cell.metadata.get("tags", [])):
+        return False
     if cell.cell_type != "code" or not cell.source.strip():
         return False
     return not tags or not set(tags).isdisjoint(cell.metadata.get("tags", []))
@@ -91,9 +93,9 @@ def summary(cell, seconds):
     }
 
 
-async def execute(notebook, tags, timeout, folder, log):
+async def execute(notebook, tags, skip_tags, timeout, folder, log):
     seconds = 0.0
-    selected = [index for index, cell in enumerate(notebook.cells) if is_selected(cell, tags)]
+    selected = [index for index, cell in enumerate(notebook.cells) if is_selected(cell, tags, skip_tags)]
     for cell in notebook.cells:
         if cell.cell_type == "code":
             # What was stored before must not pass for what this run shows.
@@ -162,7 +164,9 @@ def main():
     with tempfile.TemporaryFile() as log:
         try:
             asyncio.run(
-                execute_while_watched(notebook, request["tags"], request["timeout"], request["folder"], log)
+                execute_while_watched(
+                    notebook, request["tags"], request["skip_tags"], request["timeout"], request["folder"], log
+                )
             )
         except (asyncio.CancelledError, BrokenPipeError):
             # Nobody listens any more.

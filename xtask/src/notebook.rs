@@ -26,6 +26,9 @@ pub struct NotebookArgs {
     /// N'exécute que les cellules de code qui portent au moins une de ces étiquettes
     #[arg(long, value_name = "ÉTIQUETTE", value_delimiter = ',')]
     tags: Vec<String>,
+    /// N'exécute pas les cellules qui portent l'une de ces étiquettes
+    #[arg(long, value_name = "ÉTIQUETTE", value_delimiter = ',')]
+    pub skip_tags: Vec<String>,
     /// Écrit le notebook exécuté, avec ses sorties, dans un nouveau fichier
     #[arg(long, value_name = "FICHIER")]
     output: Option<PathBuf>,
@@ -41,7 +44,14 @@ pub struct NotebookArgs {
 impl NotebookArgs {
     /// Every cell of `file`, as `cargo xtask notebook FILE` would.
     pub fn whole(file: PathBuf) -> Self {
-        Self { file, tags: Vec::new(), output: None, timeout: TIMEOUT_SECONDS, expect: Vec::new() }
+        Self {
+            file,
+            tags: Vec::new(),
+            skip_tags: Vec::new(),
+            output: None,
+            timeout: TIMEOUT_SECONDS,
+            expect: Vec::new(),
+        }
     }
 }
 
@@ -135,7 +145,8 @@ impl Run<'_> {
     fn execute(&mut self, arguments: &NotebookArgs, source: &str) -> Result<String> {
         let folder = fs::canonicalize(&arguments.file)?.parent().map(Path::to_owned);
         let request = json!({
-            "text": source, "folder": folder, "tags": arguments.tags, "timeout": arguments.timeout,
+            "text": source, "folder": folder, "timeout": arguments.timeout,
+            "tags": arguments.tags, "skip_tags": arguments.skip_tags,
         });
         let mut executor = start_executor(&request.to_string())?;
         let events = executor.stdout.take().context("l'exécuteur n'a pas de sortie")?;
