@@ -1,4 +1,5 @@
 //! `cargo xtask notebook` in the real kernel: each planted fault is found, and for its own reason.
+//! The planted notebooks end in `.json`, so that every `.ipynb` of the project is one to open.
 //!
 //! Where Jupyter or the kernel is missing these tests say so and pass, unless `XTASK_KERNEL_REQUIRED`
 //! is set: `cargo xtask test` sets up both, then sets it.
@@ -132,5 +133,5 @@ fn kernel_is_missing() -> Result<bool> {
 }
 
 fn fixture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/notebooks").join(name).with_extension("ipynb")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/notebooks").join(name).with_extension("json")
 }
