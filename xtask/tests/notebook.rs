@@ -37,12 +37,7 @@ const BAD_RUNS: &[Case] = &[
     ("no-code", &[], 1, "rien n'a été exécuté"),
     ("good", &["--tags", "no-such-tag"], 1, "rien n'a été exécuté"),
     ("good", &["--expect", "sum=total 43"], 1, "Texte attendu, mais absent : total 43"),
-    (
-        "good",
-        &["--skip-tags", "requires-gpu", "--expect", "value=43"],
-        1,
-        "value : cellule attendue, mais pas exécutée",
-    ),
+    ("good", &["--skip-tags", "requires-gpu", "--expect", "sum=42"], 1, "sum : cellule attendue, mais pas exécutée"),
     ("good", &["--expect", "no-such-cell=42"], 1, "no-such-cell : cellule attendue, mais pas exécutée"),
     ("good", &["--tags", "requires-gpu", "--expect", "value=43"], 1, "value : cellule attendue, mais pas exécutée"),
     ("unknown-kernel", &[], 1, "no-such-kernel"),
