@@ -30,10 +30,8 @@ pub fn run(arguments: &LabArgs) -> Result<ExitCode> {
     set_up(arguments.torch || worker::gpu_present())?;
     println!("\nLe parcours {WALKTHROUGH}, exécuté une fois (sa première cellule compile la bibliothèque) :");
     let walkthrough = workspace::root().join(WALKTHROUGH);
-    let mut arguments_of_run = NotebookArgs::whole(walkthrough);
     // Whether to keep a result, and under which name, is the user's choice alone.
-    arguments_of_run.skip_tags = vec!["optional-export".to_owned()];
-    let verdict = notebook::run(&arguments_of_run)?;
+    let verdict = notebook::run(&NotebookArgs::without_cells_tagged("optional-export", walkthrough))?;
     if verdict != ExitCode::SUCCESS {
         return Ok(verdict);
     }

@@ -7,6 +7,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use iteragpu_lab::NewFile;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -28,7 +29,7 @@ pub struct NotebookArgs {
     tags: Vec<String>,
     /// N'exécute pas les cellules qui portent l'une de ces étiquettes
     #[arg(long, value_name = "ÉTIQUETTE", value_delimiter = ',')]
-    pub skip_tags: Vec<String>,
+    skip_tags: Vec<String>,
     /// Écrit le notebook exécuté, avec ses sorties, dans un nouveau fichier
     #[arg(long, value_name = "FICHIER")]
     output: Option<PathBuf>,
@@ -42,12 +43,12 @@ pub struct NotebookArgs {
 }
 
 impl NotebookArgs {
-    /// Every cell of `file`, as `cargo xtask notebook FILE` would.
-    pub fn whole(file: PathBuf) -> Self {
+    /// Every cell of `file` but those with a certain tag.
+    pub fn without_cells_tagged(tag: &str, file: PathBuf) -> Self {
         Self {
             file,
             tags: Vec::new(),
-            skip_tags: Vec::new(),
+            skip_tags: vec![tag.to_owned()],
             output: None,
             timeout: TIMEOUT_SECONDS,
             expect: Vec::new(),
@@ -118,17 +119,15 @@ pub fn run(arguments: &NotebookArgs) -> Result<ExitCode> {
     let file = arguments.file.display();
     let unreadable = |error| UsageError(format!("{file} : lecture impossible ({error})."));
     let source = fs::read_to_string(&arguments.file).map_err(unreadable)?;
-    if let Some(output) = arguments.output.as_deref().filter(|output| output.symlink_metadata().is_ok()) {
-        return Err(UsageError(format!("{} existe déjà : choisissez un nouveau nom.", output.display())).into());
-    }
+    let output = arguments.output.as_deref().map(new_file).transpose()?;
     let mut run = Run { expectations: &arguments.expect, executed: Vec::new(), failed: 0 };
     let notebook = run.execute(arguments, &source)?;
     run.check_unmet();
     if fs::read_to_string(&arguments.file).ok().as_ref() != Some(&source) {
         bail!("{file} a changé pendant l'exécution : une cellule y a écrit.");
     }
-    if let Some(output) = &arguments.output {
-        write_new(output, &notebook)?;
+    if let Some(output) = output {
+        output.write(notebook.as_bytes())?;
     }
     run.verdict(arguments)
 }
@@ -262,14 +261,10 @@ fn start_executor(request: &str) -> Result<std::process::Child> {
     Ok(executor)
 }
 
-/// The file appears complete or not at all, and never in the place of another.
-fn write_new(path: &Path, text: &str) -> Result<()> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let failed = || format!("impossible d'écrire {}", path.display());
-    let mut file = tempfile::NamedTempFile::new_in(folder).with_context(failed)?;
-    file.write_all(text.as_bytes()).with_context(failed)?;
-    file.persist_noclobber(path).with_context(failed)?;
-    Ok(())
+/// Checks the name before anything runs; the file appears complete or not at all, and never in the
+/// place of another.
+fn new_file(path: &Path) -> Result<NewFile> {
+    Ok(NewFile::check(path).map_err(|error| UsageError(error.to_string()))?)
 }
 
 /// At most one line of the terminal; whole lines where there is none.
@@ -338,8 +333,10 @@ mod tests {
     fn an_existing_file_is_kept() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let file = folder.path().join("out.ipynb");
-        write_new(&file, "first")?;
-        assert!(write_new(&file, "second").is_err());
+        let output = new_file(&file)?;
+        output.write(b"first")?;
+        assert!(new_file(&file).is_err());
+        assert!(output.write(b"second").is_err());
         assert_eq!(fs::read_to_string(&file)?, "first");
         assert_eq!(fs::read_dir(folder.path())?.count(), 1);
         Ok(())
