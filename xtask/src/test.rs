@@ -20,7 +20,7 @@ const NOTEBOOKS: &[Shown] = &[
             ("environment", "\"gpu_available\": false"),
             ("environment", "\"reason\": \"Aucune mesure : "),
             ("measurement", "Aucune mesure : "),
-            ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+            ("export", "Rien à enregistrer. Aucun fichier n'a été créé. Aucune mesure : "),
         ],
     ),
     (
