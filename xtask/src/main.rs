@@ -2,7 +2,11 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: printing is what it does")]
 
 mod bench;
+mod clean;
+mod git_hook;
 mod golden;
+mod inspect;
+mod json_text;
 mod kernel;
 mod lab;
 mod notebook;
@@ -31,7 +35,7 @@ struct Arguments {
 enum Task {
     /// Installe tout ce qu'il faut, exécute le parcours une fois, puis ouvre JupyterLab
     Lab(lab::LabArgs),
-    /// Exécute un notebook dans un vrai noyau, cellule par cellule, sans jamais le modifier
+    /// Exécute un notebook dans un vrai noyau, sans le modifier ; ou contrôle et nettoie ce qui y est enregistré
     Notebook(notebook::NotebookArgs),
     /// Installe PyTorch au besoin et compile le programme de mesure
     Worker,

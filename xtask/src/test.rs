@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, Install, JUPYTER};
-use crate::{kernel, prerequisites, progress, worker, workspace};
+use crate::{clean, kernel, prerequisites, progress, worker, workspace};
 
 /// A notebook, and texts that cells of it have to show where there is no GPU.
 type Shown = (&'static str, &'static [(&'static str, &'static str)]);
@@ -48,6 +48,7 @@ pub fn run() -> Result<ExitCode> {
 
 fn every_check(steps: &mut Steps) -> Result<()> {
     let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", start_installs)?;
+    steps.run("notebooks sans sorties", clean::project_is_clean)?;
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy)?;
