@@ -338,6 +338,7 @@ impl LabError {
 
 /// `text` on one line, without characters that steer a terminal, and cut after `limit` characters.
 pub(crate) fn shortened(text: &str, limit: usize) -> String {
+    let text = without_kernel_words(text);
     let mut characters = text.chars().map(|c| if steers(c) { '\u{fffd}' } else { c });
     let mut kept: String = characters.by_ref().take(limit).collect();
     if characters.next().is_some() {
@@ -347,13 +348,19 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
 }
 
 /// Control characters, and those that change the direction of text.
-fn steers(c: char) -> bool {
+pub(crate) fn steers(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The kernel of a notebook takes its orders from lines of standard output that hold such words:
+/// a GPU's name or a file must not give any.
+fn without_kernel_words(text: &str) -> String {
+    text.replace("EVCXR_", "EVCXR\u{fffd}")
 }
 
 /// Text for people, which may quote a driver or a file: line ends stay, what steers a terminal goes.
 pub(crate) fn harmless(text: &str) -> String {
-    text.chars().map(|c| if c != '\n' && steers(c) { '\u{fffd}' } else { c }).collect()
+    without_kernel_words(text).chars().map(|c| if c != '\n' && steers(c) { '\u{fffd}' } else { c }).collect()
 }
 
 /// The operating system's reason in French, with its number, where it is one that people meet.
@@ -390,6 +397,9 @@ mod tests {
         assert_eq!(shortened("a\u{1b}[31m\nb\u{202e}", 80), "a\u{fffd}[31m\u{fffd}b\u{fffd}");
         assert_eq!(shortened(" 4", 80), " 4");
         assert_eq!(harmless("a\n\u{1b}b"), "a\n\u{fffd}b");
+        for text in [harmless("EVCXR_BEGIN_CONTENT text/html"), shortened("a EVCXR_END_CONTENT", 80)] {
+            assert!(!text.contains("EVCXR_"), "{text}");
+        }
         let absent = io_words(&io::Error::from_raw_os_error(2));
         assert_eq!(absent, "fichier ou dossier introuvable, erreur 2");
     }

@@ -3,9 +3,37 @@
 
 use serde::Serialize;
 
+use crate::error::steers;
+
 /// `value` as indented JSON, without a final newline.
 pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
     // The crate's types hold no map with foreign keys and no failing `Serialize`; if that ever
     // changes, a reader must see the reason and not an empty result.
-    serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"))
+    let text = serde_json::to_string_pretty(value).unwrap_or_else(|error| format!("{{\"error\": \"{error}\"}}"));
+    text.chars().fold(String::with_capacity(text.len()), escaped).replace("EVCXR_", "\\u0045VCXR_")
+}
+
+/// Only strings from outside hold such characters, or the words that the kernel of a notebook obeys
+/// when they are printed; an escape means the same string, and does nothing.
+fn escaped(mut text: String, character: char) -> String {
+    match character {
+        '\n' => text.push(character),
+        _ if steers(character) => text += &format!("\\u{:04x}", u32::from(character)),
+        _ => text.push(character),
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_string_cannot_speak_to_the_kernel_or_the_terminal() -> Result<(), serde_json::Error> {
+        let hostile = ["EVCXR_BEGIN_CONTENT text/html", "\\EVCXR_END_CONTENT", "\u{1b}\u{9b}\u{7f}\u{202e}"];
+        let text = pretty(&hostile);
+        assert!(!text.contains("EVCXR_") && text.chars().all(|c| c == '\n' || !steers(c)), "{text}");
+        assert_eq!(serde_json::from_str::<[String; 3]>(&text)?, hostile);
+        Ok(())
+    }
 }

@@ -12,7 +12,7 @@
 //! 6. [`export`]: a new file or nothing;
 //! 7. [`pricing`]: a price list to the price of a fixed term;
 //! 8. [`results`]: rows from measurements, their summary, accepted units;
-//! 9. [`display`]: what a notebook shows; [`error`]: what can go wrong.
+//! 9. [`display`]: what a notebook shows, as HTML and as text; [`error`]: what can go wrong.
 //!
 //! Calculated and measured numbers are never mixed: each carries its `kind` and its scope.
 //!
@@ -47,11 +47,11 @@ pub mod results;
 mod table;
 pub mod worker;
 
-pub use display::outcome_text;
+pub use display::{Present, Shown, outcome_text, show};
 pub use environment::{EnvironmentReport, environment_report};
-pub use error::LabError;
+pub use error::{Explanation, LabError};
 pub use estimate::{Estimate, estimate_weights};
 pub use export::{NewFile, Saved, save_new};
-pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure};
+pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure, measure_with_progress};
 pub use pricing::{Offer, PriceList, Quote};
 pub use results::{AcceptedUnits, Appended, Summary, accepted_units, append, summarize};

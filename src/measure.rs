@@ -1,5 +1,7 @@
 //! Configuration, phase rows and [`Measurement`]; every trial runs in a fresh worker process.
 
+mod progress;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -249,6 +251,25 @@ const INTERPRETATION: &str = "allocated est contenu dans reserved : ne les addit
 pub fn measure(config: &MeasureConfig) -> Result<Measurement, LabError> {
     config.check()?;
     measure_with(&WorkerProgram::locate()?, config, false, &mut |_| ())
+}
+
+/// The same, telling in French from time to time how far it is: after two seconds, then whenever the
+/// time has doubled, so that hours take a few lines. `tell` is called from another thread.
+///
+/// # Errors
+/// As [`measure`].
+///
+/// # Examples
+/// ```no_run
+/// use iteragpu_lab::{MeasureConfig, measure_with_progress};
+///
+/// let config = MeasureConfig { repeats: 100_000, ..MeasureConfig::default() };
+/// let measurement = measure_with_progress(&config, |line| println!("{line}"));
+/// ```
+pub fn measure_with_progress(config: &MeasureConfig, tell: impl FnMut(&str) + Send) -> Result<Measurement, LabError> {
+    config.check()?;
+    let worker = WorkerProgram::locate()?;
+    progress::told(config, tell, |on_phase| measure_with(&worker, config, false, on_phase))
 }
 
 /// The same with a chosen worker, digests of the tensors when `digest` is true, and a function

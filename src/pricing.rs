@@ -10,6 +10,7 @@ use std::path::Path;
 use chrono::NaiveDate;
 use serde::{Deserialize, Serialize};
 
+use crate::display::Present;
 use crate::error::LabError;
 use crate::json;
 use crate::results::accepted_units;
@@ -113,6 +114,23 @@ impl PriceList {
     /// All offers, in the order of the file.
     pub fn offers(&self) -> &[Offer] {
         &self.offers
+    }
+
+    /// All offers, the cheapest per GPU and day first.
+    pub fn by_price(&self) -> Vec<&Offer> {
+        let mut offers: Vec<&Offer> = self.offers.iter().collect();
+        offers.sort_by(|a, b| compare_gpu_days(a, b).then_with(|| (&a.gpu, a.days).cmp(&(&b.gpu, b.days))));
+        offers
+    }
+
+    /// Names of the models whose price per GPU and day is the lowest.
+    pub fn cheapest_models(&self) -> Vec<&str> {
+        let offers = self.by_price();
+        let first = offers.first().copied();
+        let cheapest = |offer: &&&Offer| first.is_some_and(|first| compare_gpu_days(first, offer).is_eq());
+        let mut models: Vec<&str> = offers.iter().take_while(cheapest).map(|offer| offer.gpu.as_str()).collect();
+        models.dedup();
+        models
     }
 
     /// All offers as JSON, each with the price of one GPU for one day.
@@ -365,23 +383,7 @@ fn plain(mantissa: u128, scale: usize) -> String {
 /// A price list as a table: one line an offer, the cheapest per GPU and day first.
 impl fmt::Display for PriceList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut offers: Vec<&Offer> = self.offers.iter().collect();
-        offers.sort_by(|a, b| compare_gpu_days(a, b).then_with(|| (&a.gpu, a.days).cmp(&(&b.gpu, b.days))));
-        let titles = ["modèle", "nom", "GPU par lot", "jours", "prix du lot", "par GPU et par jour"].map(str::to_owned);
-        let mut rows = vec![titles];
-        rows.extend(offers.iter().map(|offer| cells(offer)));
-        write_aligned(f, &rows)?;
-        let first = offers.first().copied();
-        let cheapest = |offer: &&&Offer| first.is_some_and(|first| compare_gpu_days(first, offer).is_eq());
-        let mut models: Vec<&str> = offers.iter().take_while(cheapest).map(|offer| offer.gpu.as_str()).collect();
-        models.dedup();
-        let (currency, date) = first.map_or(("", ""), |offer| (&offer.currency, &offer.snapshot_date));
-        write!(
-            f,
-            "\nLe moins cher par GPU et par jour : {}. Prix en {currency}, liste du {date}. \
-             Le prix est celui du lot entier, pour toute la durée.",
-            models.join(", ")
-        )
+        f.write_str(self.view().text().trim_end())
     }
 }
 
@@ -394,50 +396,6 @@ fn compare_gpu_days(a: &Offer, b: &Offer) -> std::cmp::Ordering {
         // Only lots of more than 2^64 GPU-days come here; the order of a display is all that is at stake.
         (a, b) => b.is_some().cmp(&a.is_some()),
     }
-}
-
-fn cells(offer: &Offer) -> [String; 6] {
-    let per_day = offer.gpu_day();
-    let exact = per_day.text.split_once('.').is_none();
-    let per_day = if exact { money(&per_day.text) } else { format!("≈ {}", money(&nearest_whole(&per_day.text))) };
-    let (gpus, days) = (offer.gpus_per_lot.to_string(), offer.days.to_string());
-    [offer.gpu.clone(), offer.gpu_name.clone(), gpus, days, money(&offer.lot_price_cents.to_string()), per_day]
-}
-
-/// Whole cents as units of the currency: `162960` becomes `1 629,60`.
-fn money(cents: &str) -> String {
-    let padded = format!("{cents:0>3}");
-    let (units, cents) = padded.split_at(padded.len() - 2);
-    let mut grouped = String::new();
-    for (position, digit) in units.chars().enumerate() {
-        if position > 0 && (units.len() - position).is_multiple_of(3) {
-            grouped.push('\u{202f}');
-        }
-        grouped.push(digit);
-    }
-    format!("{grouped},{cents}")
-}
-
-/// A decimal rounded to a whole number, half up; only for display.
-fn nearest_whole(decimal: &str) -> String {
-    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
-    let up = fraction.as_bytes().first().is_some_and(|digit| *digit >= b'5');
-    whole.parse().map_or_else(|_| whole.to_owned(), |whole: u128| (whole + u128::from(up)).to_string())
-}
-
-/// Columns of words to the left, columns of numbers (from the third on) to the right.
-fn write_aligned(f: &mut fmt::Formatter<'_>, rows: &[[String; 6]]) -> fmt::Result {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: [usize; 6] = std::array::from_fn(width);
-    for row in rows {
-        let mut line = String::new();
-        for (column, (cell, width)) in row.iter().zip(widths).enumerate() {
-            let padding = " ".repeat(width - cell.chars().count());
-            line += &if column < 2 { format!("{cell}{padding}  ") } else { format!("{padding}{cell}  ") };
-        }
-        writeln!(f, "{}", line.trim_end())?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -461,19 +419,5 @@ mod tests {
         for (numerator, denominator, text, is_rounded) in cases {
             assert_eq!(Quotient::of(numerator, denominator), Quotient { text: text.to_owned(), is_rounded });
         }
-    }
-
-    #[test]
-    fn money_is_grouped_with_narrow_spaces() {
-        let cases = [
-            ("7", "0,07"),
-            ("162960", "1\u{202f}629,60"),
-            ("100000000", "1\u{202f}000\u{202f}000,00"),
-            ("99999", "999,99"),
-        ];
-        for (cents, text) in cases {
-            assert_eq!(money(cents), text);
-        }
-        assert_eq!(["331.49", "331.5", "7"].map(nearest_whole), ["331", "332", "7"]);
     }
 }

@@ -1,0 +1,104 @@
+//! Numbers as a French reader expects them: thin spaces between thousands, a decimal comma.
+
+/// U+202F, the narrow space that does not break.
+const THIN: char = '\u{202f}';
+
+/// `34644992` becomes `34 644 992`.
+pub fn integer(number: impl Into<u128>) -> String {
+    grouped(&number.into().to_string())
+}
+
+/// A plain decimal with a point, every digit kept.
+pub fn decimal(text: &str) -> String {
+    match text.split_once('.') {
+        Some((whole, fraction)) => format!("{},{fraction}", grouped(whole)),
+        None => grouped(text),
+    }
+}
+
+/// Bytes in GiB, rounded half up to six decimals, which is said where it is shown.
+pub fn rounded_gib(bytes: impl Into<u128>) -> String {
+    const DECIMALS: u128 = 1_000_000;
+    let bytes = bytes.into();
+    let (whole, rest) = (bytes >> 30, bytes & ((1 << 30) - 1));
+    let millionths = (rest * DECIMALS + (1 << 29)) >> 30;
+    let (whole, millionths) = (whole + millionths / DECIMALS, millionths % DECIMALS);
+    if bytes > 0 && whole == 0 && millionths == 0 {
+        return "< 0,000001".to_owned();
+    }
+    format!("{},{millionths:06}", integer(whole))
+}
+
+/// Seconds as milliseconds, to the nearest microsecond.
+pub fn milliseconds(seconds: f64) -> String {
+    decimal(&format!("{:.3}", seconds * 1000.0))
+}
+
+/// Whole cents as units of the currency: `162960` becomes `1 629,60`.
+pub fn money(cents: &str) -> String {
+    let padded = format!("{cents:0>3}");
+    let (units, cents) = padded.split_at(padded.len() - 2);
+    format!("{},{cents}", grouped(units))
+}
+
+/// A decimal rounded to a whole number, half up.
+pub fn nearest_whole(decimal: &str) -> String {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let up = fraction.as_bytes().first().is_some_and(|digit| *digit >= b'5');
+    whole.parse().map_or_else(|_| whole.to_owned(), |whole: u128| (whole + u128::from(up)).to_string())
+}
+
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(THIN);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thousands_are_grouped_with_narrow_spaces() {
+        assert_eq!(
+            [0_u64, 999, 1000, 34_644_992].map(integer),
+            ["0", "999", "1\u{202f}000", "34\u{202f}644\u{202f}992"]
+        );
+        assert_eq!(decimal("1234.50000"), "1\u{202f}234,50000");
+        assert_eq!(decimal("456"), "456");
+        let cases = [
+            ("7", "0,07"),
+            ("162960", "1\u{202f}629,60"),
+            ("100000000", "1\u{202f}000\u{202f}000,00"),
+            ("99999", "999,99"),
+        ];
+        for (cents, text) in cases {
+            assert_eq!(money(cents), text);
+        }
+        assert_eq!(["331.49", "331.5", "7"].map(nearest_whole), ["331", "332", "7"]);
+    }
+
+    #[test]
+    fn gib_are_rounded_once_and_never_to_a_false_zero() {
+        // By Python's fractions: 34644992 / 2**30 = 0.032265663…, 37888 / 2**30 = 0.0000352859…
+        assert_eq!(rounded_gib(34_644_992_u64), "0,032266");
+        assert_eq!(rounded_gib(37_888_u64), "0,000035");
+        assert_eq!(rounded_gib(512_u64), "< 0,000001");
+        assert_eq!(rounded_gib(0_u64), "0,000000");
+        assert_eq!(rounded_gib((1_u64 << 30) - 1), "1,000000");
+        assert_eq!(rounded_gib(u128::from(u64::MAX)), "17\u{202f}179\u{202f}869\u{202f}184,000000");
+    }
+
+    #[test]
+    fn times_are_milliseconds() {
+        assert_eq!(
+            [0.074_707_378, 0.000_029_1, 0.0, 61.5].map(milliseconds),
+            ["74,707", "0,029", "0,000", "61\u{202f}500,000"]
+        );
+    }
+}

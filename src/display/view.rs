@@ -1,0 +1,130 @@
+//! One thing to show, in both its forms.
+
+use super::grid::Grid;
+use crate::error::{Explanation, harmless, shortened};
+
+/// Longer JSON is not repeated below the tables: a browser would choke on it.
+const MAX_JSON_CHARACTERS: usize = 200_000;
+
+/// A title, then parts in order, then the JSON where there is one.
+pub struct View {
+    title: String,
+    parts: Vec<Part>,
+    json: Option<String>,
+}
+
+enum Part {
+    Grid(Grid),
+    /// An SVG picture; the plain text has the table that it draws.
+    Picture(String),
+    Note(String),
+}
+
+impl View {
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), parts: Vec::new(), json: None }
+    }
+
+    pub fn grid(mut self, grid: Grid) -> Self {
+        self.parts.push(Part::Grid(grid));
+        self
+    }
+
+    pub fn picture(mut self, svg: String) -> Self {
+        self.parts.push(Part::Picture(svg));
+        self
+    }
+
+    pub fn note(mut self, note: impl Into<String>) -> Self {
+        self.parts.push(Part::Note(note.into()));
+        self
+    }
+
+    pub fn json(mut self, json: impl ToString) -> Self {
+        self.json = Some(json.to_string());
+        self
+    }
+
+    pub fn html(&self) -> String {
+        let mut html = format!("<div><strong>{}</strong>\n", escaped(&one_line(&self.title)));
+        for part in &self.parts {
+            html += &match part {
+                Part::Grid(grid) => grid.html(),
+                Part::Picture(svg) => svg.clone(),
+                Part::Note(note) => {
+                    format!("<p style=\"margin:0.4em 0;max-width:60em\">{}</p>", escaped(&one_line(note)))
+                }
+            };
+            html.push('\n');
+        }
+        if let Some(json) = &self.json {
+            html += &format!(
+                "<details open><summary>JSON</summary><pre style=\"white-space:pre-wrap;max-height:26em;overflow:auto\">{}</pre></details>\n",
+                escaped(&shown_json(json))
+            );
+        }
+        html + "</div>"
+    }
+
+    pub fn text(&self) -> String {
+        let mut text = one_line(&self.title) + "\n\n";
+        for part in &self.parts {
+            text += &match part {
+                Part::Grid(grid) => grid.text() + "\n",
+                Part::Picture(_) => String::new(),
+                Part::Note(note) => one_line(note) + "\n\n",
+            };
+        }
+        text + &self.json.as_deref().map(shown_json).unwrap_or_default()
+    }
+}
+
+fn shown_json(json: &str) -> String {
+    match json.chars().nth(MAX_JSON_CHARACTERS) {
+        None => json.to_owned(),
+        Some(_) => format!(
+            "({} octets de JSON : trop pour être montrés ici, complets dans le fichier enregistré.)",
+            json.len()
+        ),
+    }
+}
+
+/// What happened, what was not done, what to do.
+pub fn error_box(explanation: &Explanation) -> String {
+    let way_out = match explanation.way_out.as_str() {
+        "" => String::new(),
+        way_out => format!("<br>Que faire : {}", escaped(&harmless(way_out))),
+    };
+    format!(
+        "<div style=\"border:1px solid;border-left:0.4em solid #c2410c;padding:0.5em 0.9em;max-width:60em\">\
+         <strong>{}</strong><br>{}.{way_out}</div>",
+        escaped(explanation.not_done),
+        escaped(&harmless(&capitalized(&explanation.happened))),
+    )
+}
+
+fn capitalized(text: &str) -> String {
+    let mut characters = text.chars();
+    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
+}
+
+/// Text on one line; what steers a terminal, a page or the kernel is gone.
+pub fn one_line(text: &str) -> String {
+    shortened(text, 2_000)
+}
+
+/// Text as HTML shows it, in an element or a quoted attribute.
+pub fn escaped(text: &str) -> String {
+    let mut html = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => html += "&amp;",
+            '<' => html += "&lt;",
+            '>' => html += "&gt;",
+            '"' => html += "&quot;",
+            '\'' => html += "&#39;",
+            _ => html.push(character),
+        }
+    }
+    html
+}

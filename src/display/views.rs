@@ -1,0 +1,387 @@
+//! What a person sees of each result. Labels are French; each stands beside the JSON key it explains.
+
+use super::Present;
+use super::chart::{memory_chart, times_chart};
+use super::figures::{decimal, integer, milliseconds, money, nearest_whole, rounded_gib};
+use super::grid::Column::{Numbers, Words};
+use super::grid::{Cell, Grid};
+use super::view::View;
+use crate::environment::EnvironmentReport;
+use crate::estimate::Estimate;
+use crate::export::Saved;
+use crate::measure::{Measurement, PhaseRow};
+use crate::pricing::{Offer, PriceList, Quote};
+use crate::protocol::Bfloat16Support;
+use crate::results::{AcceptedUnits, Appended, PhaseSummary, Summary};
+
+/// Longer tables end with a note; the JSON has everything.
+const MAX_ROWS: usize = 60;
+
+const GIB_NOTE: &str = "Sous les octets, les mêmes en Gio (2^30 octets), arrondis à six décimales.";
+
+fn key_values() -> Grid {
+    Grid::new(&[Words("Grandeur"), Numbers("Valeur"), Words("Unité")])
+}
+
+fn label(text: &str, key: &str) -> Cell {
+    Cell::with(text, key)
+}
+
+fn bytes(count: u64) -> Cell {
+    Cell::with(integer(count), format!("{} Gio", rounded_gib(count)))
+}
+
+impl Present for Estimate {
+    fn view(&self) -> View {
+        let grid = key_values()
+            .row([label("Paramètres", "parameters"), integer(self.parameters).into(), "".into()])
+            .row([
+                label("Taille d'un paramètre", "bits_per_parameter"),
+                self.bits_per_parameter.to_string().into(),
+                "bits".into(),
+            ])
+            .row([
+                label("Poids", "theoretical_weight_bytes"),
+                integer(self.theoretical_weight_bytes).into(),
+                "octets".into(),
+            ])
+            .row([label("Poids", "theoretical_weight_gib"), decimal(&self.theoretical_weight_gib).into(), "Gio".into()])
+            .row([
+                label("Réserve supposée", "assumed_reserve_gib"),
+                decimal(&self.assumed_reserve_gib).into(),
+                "Gio".into(),
+            ])
+            .row([
+                label("Poids et réserve supposée", "weights_plus_assumed_reserve_gib"),
+                decimal(&self.weights_plus_assumed_reserve_gib).into(),
+                "Gio".into(),
+            ]);
+        View::new("Place des poids : un calcul, exact jusqu'au dernier chiffre").grid(grid).json(self)
+    }
+}
+
+impl Present for EnvironmentReport {
+    fn view(&self) -> View {
+        let text = |value: &Option<String>| Cell::from(value.as_deref().unwrap_or("non lu"));
+        let yes_no = |value: bool| Cell::from(if value { "oui" } else { "non" });
+        let bfloat16 = self.selected_device_bfloat16.map_or("non lu", |support| match support {
+            Bfloat16Support::Native => "natif",
+            Bfloat16Support::Emulated => "émulé",
+        });
+        let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
+        let grid = Grid::new(&[Words("Question"), Words("Réponse")])
+            .row([label("GPU demandé", "requested_device"), self.requested_device.as_str().into()])
+            .row([label("Utilisable", "selected_device_available"), yes_no(self.selected_device_available)])
+            .row([label("Nom", "selected_device_name"), text(&self.selected_device_name)])
+            .row([
+                label("Mémoire totale", "selected_device_total_bytes"),
+                self.selected_device_total_bytes.map_or("non lu".into(), |total| {
+                    Cell::with(format!("{} octets", integer(total)), format!("{} Gio", rounded_gib(total)))
+                }),
+            ])
+            .row([
+                label("Capacité de calcul", "selected_device_compute_capability"),
+                text(&self.selected_device_compute_capability),
+            ])
+            .row([label("bfloat16", "selected_device_bfloat16"), bfloat16.into()])
+            .row([label("GPU visibles", "visible_device_count"), visible.into()])
+            .row([label("PyTorch chargé", "torch_version"), text(&self.torch_version)])
+            .row([label("Construit pour CUDA", "cuda_build_version"), text(&self.cuda_build_version)])
+            .row([label("Pilote", "driver_version"), text(&self.driver_version)]);
+        let view = View::new("Environnement GPU, tel qu'il a été trouvé");
+        let view = match &self.reason {
+            Some(reason) => view.note(reason.as_str()),
+            None => view,
+        };
+        view.grid(grid).json(self)
+    }
+}
+
+/// Rows in a row that say the same, so that two hundred thousand repetitions stay readable.
+struct Group<'a> {
+    first: &'a PhaseRow,
+    last: &'a PhaseRow,
+    seconds: Vec<f64>,
+}
+
+impl Group<'_> {
+    fn name(&self) -> String {
+        match (self.first.run_index, self.last.run_index) {
+            (0, _) => self.first.phase.clone(),
+            (first, last) if first == last => format!("{}\u{a0}{first}", self.first.phase),
+            (first, last) => format!("{}\u{a0}{}\u{a0}à\u{a0}{}", self.first.phase, integer(first), integer(last)),
+        }
+    }
+
+    /// The median, and the extremes where there are several.
+    fn time(&self) -> Cell {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
+            return "".into();
+        };
+        let middle = sorted.len() / 2;
+        let median =
+            if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] };
+        match sorted.len() {
+            1 => milliseconds(median).into(),
+            _ => Cell::with(milliseconds(median), format!("{} à {}", milliseconds(*min), milliseconds(*max))),
+        }
+    }
+}
+
+fn counters(row: &PhaseRow) -> [u64; 6] {
+    [
+        row.baseline_allocated_bytes,
+        row.end_allocated_bytes,
+        row.peak_allocated_bytes,
+        row.baseline_reserved_bytes,
+        row.end_reserved_bytes,
+        row.peak_reserved_bytes,
+    ]
+}
+
+fn groups(rows: &[PhaseRow]) -> Vec<Group<'_>> {
+    let mut groups: Vec<Group<'_>> = Vec::new();
+    for row in rows {
+        match groups.last_mut() {
+            Some(group) if group.first.phase == row.phase && counters(group.first) == counters(row) => {
+                group.last = row;
+                group.seconds.push(row.elapsed_seconds);
+            }
+            _ => groups.push(Group { first: row, last: row, seconds: vec![row.elapsed_seconds] }),
+        }
+    }
+    groups
+}
+
+impl Present for Measurement {
+    fn view(&self) -> View {
+        let groups = groups(&self.phases);
+        let mut grid = Grid::new(&[
+            Words("Phase"),
+            Numbers("Temps (ms)"),
+            Numbers("Alloué, avant (octets)"),
+            Numbers("Alloué, à la fin (octets)"),
+            Numbers("Alloué, pic (octets)"),
+            Numbers("Réservé, avant (octets)"),
+            Numbers("Réservé, à la fin (octets)"),
+            Numbers("Réservé, pic (octets)"),
+        ]);
+        for group in groups.iter().take(MAX_ROWS) {
+            let [a, b, c, d, e, f] = counters(group.first).map(bytes);
+            grid.push([group.name().into(), group.time(), a, b, c, d, e, f]);
+        }
+        let chosen = &self.configuration.chosen;
+        let device = self.environment.selected_device_name.as_deref().unwrap_or(&chosen.device);
+        let title = format!(
+            "Mesuré sur {device} : batch {}, context {}, width {}, {}",
+            chosen.batch,
+            chosen.context,
+            chosen.width,
+            chosen.dtype.name()
+        );
+        let bars: Vec<(String, [u64; 6])> =
+            groups.iter().take(8).map(|group| (group.name(), counters(group.first))).collect();
+        let times: Vec<f64> =
+            self.phases.iter().filter(|row| row.run_index > 0).map(|row| row.elapsed_seconds).collect();
+        let view = View::new(title)
+            .grid(grid)
+            .note(format!("{GIB_NOTE} Quand plusieurs passages ont les mêmes compteurs, le temps est leur médiane ; dessous, le plus court et le plus long."))
+            .note("« Alloué » est une partie de « réservé » : on ne les additionne pas.");
+        let view = truncation(view, groups.len());
+        [memory_chart(&bars), times_chart(&times)].into_iter().flatten().fold(view, View::picture).json(self)
+    }
+}
+
+fn truncation(view: View, rows: usize) -> View {
+    match rows.checked_sub(MAX_ROWS) {
+        None | Some(0) => view,
+        Some(more) => view
+            .note(format!("{} autres lignes ne sont pas montrées ici ; le JSON les contient.", integer(more as u64))),
+    }
+}
+
+impl Present for Quote {
+    fn view(&self) -> View {
+        let currency = self.currency.as_str();
+        let cents = format!("centimes ({currency})");
+        let rounded = |text: &str, is_rounded: bool| {
+            if is_rounded { Cell::with(decimal(text), "arrondi") } else { decimal(text).into() }
+        };
+        let grid = key_values()
+            .row([label("GPU", "gpu_name"), self.gpu_name.as_str().into(), "".into()])
+            .row([label("Durée", "days"), self.days.to_string().into(), "jours".into()])
+            .row([
+                label("Lots", "lots"),
+                integer(self.lots).into(),
+                format!("lots de {} GPU", self.gpus_per_lot).into(),
+            ])
+            .row([label("GPU en tout", "total_gpus"), integer(self.total_gpus).into(), "GPU".into()])
+            .row([
+                label("Prix d'un lot", "lot_price_cents"),
+                money(&self.lot_price_cents.to_string()).into(),
+                currency.into(),
+            ])
+            .row([
+                label("Prix du forfait entier", "total_price_cents"),
+                money(&self.total_price_cents.to_string()).into(),
+                currency.into(),
+            ])
+            .row([
+                label("Soit, par GPU du lot", "price_per_gpu_cents"),
+                rounded(&self.price_per_gpu_cents, self.price_per_gpu_is_rounded),
+                cents.as_str().into(),
+            ])
+            .row([
+                label("Résultats acceptés", "accepted_results"),
+                self.accepted_results.map_or("non donné".into(), |accepted| integer(accepted).into()),
+                "".into(),
+            ])
+            .row([
+                label("Coût par résultat accepté", "cost_per_accepted_result_cents"),
+                self.cost_per_accepted_result_cents.as_ref().map_or("non calculé".into(), |cost| {
+                    rounded(cost, self.cost_per_accepted_result_is_rounded == Some(true))
+                }),
+                cents.as_str().into(),
+            ]);
+        View::new("Prix d'un forfait : un calcul, d'après la liste de tarifs")
+            .grid(grid)
+            .note(format!("Liste du {}. Source : {}.", self.snapshot_date, self.source))
+            .json(self)
+    }
+}
+
+impl Present for PriceList {
+    fn view(&self) -> View {
+        let mut grid = Grid::new(&[
+            Words("modèle"),
+            Words("nom"),
+            Numbers("GPU par lot"),
+            Numbers("jours"),
+            Numbers("prix du lot"),
+            Numbers("par GPU et par jour"),
+        ]);
+        for offer in self.by_price() {
+            grid.push(price_row(offer));
+        }
+        let first = self.offers().first();
+        let (currency, date) = first.map_or(("", ""), |offer| (&offer.currency, &offer.snapshot_date));
+        View::new(format!("Tarifs, prix en {currency}, liste du {date}")).grid(grid).note(format!(
+            "Le moins cher par GPU et par jour : {}. Le prix est celui du lot entier, pour toute la durée.",
+            self.cheapest_models().join(", ")
+        ))
+    }
+}
+
+fn price_row(offer: &Offer) -> [Cell; 6] {
+    let per_day = offer.gpu_day();
+    let exact = per_day.text.split_once('.').is_none();
+    let per_day = if exact { money(&per_day.text) } else { format!("≈ {}", money(&nearest_whole(&per_day.text))) };
+    [
+        offer.gpu.as_str().into(),
+        offer.gpu_name.as_str().into(),
+        integer(offer.gpus_per_lot).into(),
+        integer(offer.days).into(),
+        money(&offer.lot_price_cents.to_string()).into(),
+        per_day.into(),
+    ]
+}
+
+impl Present for AcceptedUnits {
+    fn view(&self) -> View {
+        let mut grid = Grid::new(&[
+            Words("Ensemble"),
+            Numbers("Unités essayées"),
+            Numbers("Unités acceptées"),
+            Numbers("Lignes du fichier"),
+        ]);
+        for set in self.unit_sets.iter().take(MAX_ROWS) {
+            grid.push([
+                set.unit_set.as_str().into(),
+                integer(set.attempted_units).into(),
+                integer(set.accepted_units).into(),
+                integer(set.rows).into(),
+            ]);
+        }
+        grid.push([
+            "Ensemble des unités".into(),
+            integer(self.attempted_units).into(),
+            integer(self.accepted_units).into(),
+            "".into(),
+        ]);
+        let view = View::new(format!("Unités acceptées : {}, règle {}", self.work_unit, self.rule_version)).grid(grid);
+        truncation(view, self.unit_sets.len()).json(self)
+    }
+}
+
+impl Present for Summary {
+    fn view(&self) -> View {
+        let mut view = View::new(format!("Résumé de {} lignes et {} essais", integer(self.rows), integer(self.runs)))
+            .note(self.comparability.as_str());
+        for environment in &self.environments {
+            let found = &environment.environment;
+            let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "inconnu".to_owned());
+            let mut grid = Grid::new(&[
+                Words("Configuration"),
+                Words("Phase"),
+                Numbers("Lignes"),
+                Numbers("Temps (ms)"),
+                Numbers("Alloué, pic (octets)"),
+                Numbers("Réservé, pic (octets)"),
+            ]);
+            let configurations = environment.configurations.iter();
+            let rows = configurations.flat_map(|entry| entry.phases.iter().map(|phase| (&entry.configuration, phase)));
+            let mut count = 0;
+            for (configuration, phase) in rows {
+                count += 1;
+                if count <= MAX_ROWS {
+                    let name = format!(
+                        "{} x {} x {}, {}",
+                        configuration.batch,
+                        configuration.context,
+                        configuration.width,
+                        configuration.dtype.name()
+                    );
+                    grid.push(summary_row(name, phase));
+                }
+            }
+            view = view.note(format!(
+                "{}, PyTorch {}, pilote {}",
+                known(&found.device_name),
+                known(&found.torch_version),
+                known(&found.driver_version)
+            ));
+            view = truncation(view.grid(grid), count);
+        }
+        view.note(
+            "Temps : la médiane, puis le plus court et le plus long. Octets : le plus grand de tous les passages.",
+        )
+        .json(self)
+    }
+}
+
+fn summary_row(configuration: String, phase: &PhaseSummary) -> [Cell; 6] {
+    let seconds = &phase.elapsed_seconds;
+    let range = format!("{} à {}", milliseconds(seconds.min), milliseconds(seconds.max));
+    [
+        configuration.into(),
+        phase.phase.as_str().into(),
+        integer(phase.count).into(),
+        Cell::with(milliseconds(seconds.median), range),
+        bytes(phase.peak_allocated_bytes.max),
+        bytes(phase.peak_reserved_bytes.max),
+    ]
+}
+
+impl Present for Saved {
+    fn view(&self) -> View {
+        View::new(self.to_string())
+    }
+}
+
+impl Present for Appended {
+    fn view(&self) -> View {
+        View::new(self.to_string())
+    }
+}

@@ -1,0 +1,165 @@
+//! What a notebook shows: the figures, in both forms, and nothing that runs.
+
+use std::fs;
+use std::path::Path;
+
+use iteragpu_lab::{
+    Estimate, LabError, Measurement, PriceList, Shown, accepted_units, append, environment_report, estimate_weights,
+    save_new, show, summarize,
+};
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// Text that would run, break out or take over if it were not neutralised.
+const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\" onload='x' \u{1b}[31m\u{202e}EVCXR_BEGIN_CONTENT text/html";
+
+/// A real measurement of an H200, as it is kept in the documents.
+fn measured() -> Result<Measurement, Box<dyn std::error::Error>> {
+    let text = fs::read_to_string("docs/mesures/h200-golden.json")?;
+    let mut kept: serde_json::Value = serde_json::from_str(&text)?;
+    Ok(serde_json::from_value(kept["measurements"][0].take())?)
+}
+
+#[test]
+fn an_estimate_shows_exact_figures_and_its_json() {
+    let estimate = estimate_weights(7_000_000_000, 16, "4");
+    let shown = show(&estimate);
+    for figure in
+        ["7\u{202f}000\u{202f}000\u{202f}000", "14\u{202f}000\u{202f}000\u{202f}000", "17,03851604461669921875"]
+    {
+        assert!(shown.html().contains(figure) && shown.text().contains(figure), "{figure}");
+    }
+    assert!(estimate.is_ok_and(|estimate| shown.text().ends_with(&estimate.to_string())));
+    assert_is_inert(&shown);
+}
+
+#[test]
+fn a_measurement_shows_every_counter_and_two_charts() -> Outcome {
+    let measurement = measured()?;
+    let json = measurement.to_string();
+    let counters: Vec<u64> =
+        measurement.phases.iter().flat_map(|row| [row.peak_allocated_bytes, row.end_reserved_bytes]).collect();
+    let shown = show(&Ok(measurement));
+    assert!(shown.html().contains("Mesuré sur NVIDIA H200"));
+    assert_eq!(shown.html().matches("<svg").count(), 2);
+    let digits = |text: &str| text.replace('\u{202f}', "");
+    for counter in counters {
+        assert!(digits(shown.html()).contains(&format!(">{counter}<")), "{counter}");
+    }
+    assert!(shown.text().ends_with(&json));
+    assert_is_inert(&shown);
+    Ok(())
+}
+
+#[test]
+fn many_repetitions_stay_readable() -> Outcome {
+    let mut measurement = measured()?;
+    let last = measurement.phases.last().cloned().ok_or("no phase")?;
+    for run_index in 3..=20_000 {
+        measurement.phases.push(iteragpu_lab::PhaseRow { run_index, ..last.clone() });
+    }
+    let shown = show(&Ok(measurement));
+    assert!(shown.html().contains("warm_forward\u{a0}1\u{a0}à\u{a0}20\u{202f}000"));
+    assert!(shown.html().len() < 200_000, "{} bytes", shown.html().len());
+    assert!(shown.html().contains("un point sur 20") && shown.text().contains("octets de JSON"));
+    Ok(())
+}
+
+#[test]
+fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
+    let quote = show(&PriceList::shipped().and_then(|prices| prices.quote("b200", 7, 2, Some(11))));
+    for figure in ["4\u{202f}562,88", "41\u{202f}480,72727272727272727272727", "arrondi"] {
+        assert!(quote.html().contains(figure), "{figure}");
+    }
+    let prices = show(&PriceList::shipped());
+    assert_eq!(prices.html().matches("<tr>").count(), 1 + 45);
+    assert!(prices.text().starts_with("Tarifs, prix en USD"));
+    let folder = tempfile::tempdir()?;
+    let results = folder.path().join("r.csv");
+    let added = show(&append(&measured()?, &results));
+    assert!(added.text().contains("6 lignes ajoutées"));
+    let summary = show(&summarize(&results));
+    assert!(summary.html().contains("34\u{202f}649\u{202f}088") && summary.html().contains("NVIDIA H200"));
+    let nobody = show(&accepted_units(&results));
+    assert!(nobody.html().contains("Aucun coût n&#39;a été calculé."));
+    let saved = show(&save_new(&measured().map_err(|_| LabError::WorkerMissing), folder.path().join("new.json")));
+    assert!(saved.text().contains("nouveau fichier"));
+    for shown in [quote, prices, added, summary, nobody, saved, show(&environment_report("cuda:0"))] {
+        assert_is_inert(&shown);
+    }
+    Ok(())
+}
+
+#[test]
+fn an_error_is_a_box_that_says_what_happened_what_was_not_done_and_what_to_do() {
+    let refused: Result<Estimate, LabError> = estimate_weights(1, 5, "0");
+    let shown = show(&refused);
+    for part in ["Rien n&#39;a été calculé ni mesuré.", "Bits : « 5 » refusé.", "Que faire : Accepté : 4, 8, 16 ou 32."]
+    {
+        assert!(shown.html().contains(part), "{part}: {}", shown.html());
+    }
+    assert_eq!(shown.text(), "bits : « 5 » refusé. Accepté : 4, 8, 16 ou 32.");
+}
+
+#[test]
+fn text_from_files_and_drivers_cannot_run() -> Outcome {
+    let mut measurement = measured()?;
+    measurement.environment.selected_device_name = Some(HOSTILE.to_owned());
+    measurement.environment.driver_version = Some(HOSTILE.to_owned());
+    measurement.environment.reason = Some(HOSTILE.to_owned());
+    measurement.phases[0].phase = HOSTILE.to_owned();
+    assert_is_inert(&show(&Ok(measurement.environment.clone())));
+    assert_is_inert(&show(&Ok(measurement)));
+
+    let quoted = HOSTILE.replace('"', "\"\"");
+    let list = format!(
+        "gpu,gpu_name,gpus_per_lot,days,lot_price_cents,currency,snapshot_date,source\nx,\"{quoted}\",1,1,100,EUR,2026-11-30,\"{quoted}\"\n"
+    );
+    let prices = PriceList::read(HOSTILE, list.as_bytes());
+    assert!(prices.is_ok());
+    assert_is_inert(&show(&prices));
+    assert_is_inert(&show(&prices.and_then(|prices| prices.quote("x", 1, 1, None))));
+    assert_is_inert(&show(&PriceList::read(HOSTILE, "nothing".as_bytes())));
+    assert_is_inert(&show(&PriceList::open(Path::new(HOSTILE))));
+    assert_is_inert(&show(&environment_report(HOSTILE)));
+    Ok(())
+}
+
+/// No element or attribute of ours runs or loads anything, and nothing speaks to a terminal or to the kernel.
+fn assert_is_inert(shown: &Shown) {
+    assert_tags(shown.html());
+    for form in [shown.html(), shown.text()] {
+        assert!(!form.contains("EVCXR_") && !form.contains('\u{1b}') && !form.contains('\u{202e}'), "{form}");
+        assert!(!form.contains("url("), "{form}");
+    }
+}
+
+fn assert_tags(html: &str) {
+    let tags: Vec<&str> = html.split('<').skip(1).filter_map(|rest| rest.split('>').next()).collect();
+    for tag in &tags {
+        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or_default();
+        let known = [
+            "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "p", "details", "summary",
+            "pre",
+        ];
+        let drawn = ["svg", "rect", "text", "line", "polyline", "polygon", "path", "circle"];
+        assert!(known.contains(&name) || drawn.contains(&name), "<{tag}>");
+        // Quoted values apart, what remains are the names of attributes.
+        let names: String = tag.split('"').step_by(2).collect();
+        assert!(!names.contains(" on") && !names.contains("href") && !names.contains("src"), "<{tag}>");
+    }
+}
+
+/// The checker of this file finds what it is there for.
+#[test]
+fn the_checker_finds_planted_faults() {
+    let caught = |html: &str| {
+        let html = html.to_owned();
+        std::panic::catch_unwind(move || assert_tags(&html)).is_err()
+    };
+    std::panic::set_hook(Box::new(|_| ()));
+    let found = ["<script>", "<img src=\"x\">", "<td onclick=\"x\">", "<a href=\"x\">"].map(caught);
+    let clean = caught("<td style=\"a\">&lt;script&gt;</td>");
+    drop(std::panic::take_hook());
+    assert_eq!((found, clean), ([true; 4], false));
+}
