@@ -111,7 +111,8 @@ fn text_from_files_and_drivers_cannot_run() -> Outcome {
     assert_is_inert(&show(&Ok(measurement.environment.clone())));
     assert_is_inert(&show(&Ok(measurement)));
 
-    let quoted = HOSTILE.replace('"', "\"\"");
+    // A CSV file with control characters is refused before anything is shown.
+    let quoted = HOSTILE.replace('"', "\"\"").replace(['\u{1b}', '\u{202e}'], "");
     let list = format!(
         "gpu,gpu_name,gpus_per_lot,days,lot_price_cents,currency,snapshot_date,source\nx,\"{quoted}\",1,1,100,EUR,2026-11-30,\"{quoted}\"\n"
     );
