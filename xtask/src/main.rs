@@ -8,6 +8,7 @@ mod golden;
 mod inspect;
 mod json_text;
 mod kernel;
+mod kernel_cache;
 mod lab;
 mod notebook;
 mod prerequisites;

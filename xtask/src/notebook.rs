@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::python::{self, JUPYTER};
-use crate::{UsageError, clean, workspace};
+use crate::{UsageError, clean, kernel_cache, workspace};
 
 const EXECUTOR: &str = include_str!("notebook.py");
 
@@ -146,7 +146,10 @@ fn execute(path: &Path, arguments: &NotebookArgs) -> Result<ExitCode> {
     let source = fs::read_to_string(path).map_err(unreadable)?;
     let output = arguments.output.as_deref().map(new_file).transpose()?;
     let mut run = Run { file: path, expectations: &arguments.expect, executed: Vec::new(), failed: 0 };
+    // Before, for what kernels left that others started; after, for what this one adds.
+    kernel_cache::mend();
     let notebook = run.execute(arguments, &source)?;
+    kernel_cache::mend();
     run.check_unmet();
     if fs::read_to_string(path).ok().as_ref() != Some(&source) {
         bail!("{file} a changé pendant l'exécution : une cellule y a écrit.");
