@@ -35,7 +35,7 @@ pub struct BenchArgs {
     output: Option<PathBuf>,
 }
 
-fn at_least_one(text: &str) -> Result<usize, String> {
+pub fn at_least_one(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "un entier à partir de 1".to_owned())
 }
 
@@ -152,7 +152,7 @@ fn print_ratios(programs: &[(&str, Command, Observations)]) {
     }
 }
 
-fn median(observations: &[f64]) -> Option<f64> {
+pub fn median(observations: &[f64]) -> Option<f64> {
     let mut sorted = observations.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;

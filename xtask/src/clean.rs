@@ -177,6 +177,11 @@ fn notebooks(files: &[PathBuf]) -> Result<Vec<Notebook>> {
     Ok(files.iter().map(named).collect())
 }
 
+/// The files of the notebooks that the project ships.
+pub fn project_files() -> Result<Vec<PathBuf>> {
+    Ok(project_notebooks()?.into_iter().map(|notebook| notebook.path).collect())
+}
+
 /// Every notebook of the project but people's own copies, whose outputs are wanted.
 fn project_notebooks() -> Result<Vec<Notebook>> {
     let folder = workspace::root().join(FOLDER);

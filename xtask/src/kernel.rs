@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::progress::LongStep;
 use crate::{python, workspace};
 
-const VERSION: &str = "0.22.0";
+pub const VERSION: &str = "0.22.0";
 
 /// The name under which `evcxr_jupyter --install` registers itself.
 const SPEC: &str = "rust";

@@ -11,23 +11,31 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+/// The variable that names the folder in which the kernel, too, makes the folder of its cache.
+pub const PARENT: &str = "XDG_CACHE_HOME";
+
+const NAME: &str = "evcxr";
+
 /// Whatever happens here, cells still work: they are only slower than they could be.
 pub fn mend() {
-    let Some(folder) = folder() else { return };
-    if let Err(error) = mend_entries(&folder) {
+    let Some(parent) = parent() else { return };
+    if let Err(error) = mend_below(&parent) {
         eprintln!("Le cache de compilation du noyau reste tel quel, les cellules seront plus lentes : {error}.");
     }
 }
 
-/// Where the kernel keeps its cache, by its own rule.
-fn folder() -> Option<PathBuf> {
-    let chosen = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
-    let folder = chosen.or_else(|| env::home_dir().map(|home| home.join(".cache")));
-    folder.map(|folder| folder.join("evcxr"))
+/// Where the kernel makes the folder of its cache, by its own rule.
+fn parent() -> Option<PathBuf> {
+    let chosen = env::var_os(PARENT).map(PathBuf::from).filter(|folder| folder.is_absolute());
+    chosen.or_else(|| env::home_dir().map(|home| home.join(".cache")))
 }
 
-/// Mends every entry; tells how many lists were changed.
-pub fn mend_entries(folder: &Path) -> io::Result<usize> {
+/// Mends every entry of the cache below `parent`; tells how many lists were changed.
+pub fn mend_below(parent: &Path) -> io::Result<usize> {
+    mend_entries(&parent.join(NAME))
+}
+
+fn mend_entries(folder: &Path) -> io::Result<usize> {
     let mut mended = 0;
     for entry in present(fs::read_dir(folder))?.into_iter().flatten() {
         let entry = entry?;

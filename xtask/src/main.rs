@@ -8,6 +8,7 @@ mod golden;
 mod inspect;
 mod json_text;
 mod kernel;
+mod kernel_bench;
 mod kernel_cache;
 mod lab;
 mod notebook;
@@ -50,6 +51,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Chronomètre le résumé d'un grand fichier de résultats inventé
     BenchResults(results_bench::ResultsBenchArgs),
+    /// Chronomètre les cellules des notebooks dans des noyaux neufs, à côté d'un noyau nu
+    BenchKernel(kernel_bench::KernelBenchArgs),
 }
 
 /// What the caller got wrong, as opposed to what failed: exit code 2.
@@ -85,6 +88,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Golden(arguments) => golden::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
         Task::BenchResults(arguments) => results_bench::run(arguments),
+        Task::BenchKernel(arguments) => kernel_bench::run(arguments),
     }
 }
 

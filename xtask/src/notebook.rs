@@ -5,7 +5,7 @@ use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use iteragpu_lab::NewFile;
 use serde::Deserialize;
@@ -176,19 +176,15 @@ impl Run<'_> {
             "text": source, "folder": folder, "timeout": arguments.timeout,
             "tags": arguments.tags, "skip_tags": arguments.skip_tags,
         });
-        let mut executor = start_executor(&request.to_string())?;
-        let events = executor.stdout.take().context("l'exécuteur n'a pas de sortie")?;
         let mut notebook = None;
-        for line in BufReader::new(events).lines() {
-            match serde_json::from_str(&line?).context("l'exécuteur a répondu autre chose que prévu")? {
+        for_each_event(&request, None, |event| {
+            match event {
                 Event::Invalid { reason } => {
                     let file = self.file.display();
                     let message = format!("{file} n'est pas un notebook nbformat 4.5 valide : {reason}");
                     return Err(UsageError(message).into());
                 }
-                Event::NoKernel { name } => {
-                    bail!("Le noyau « {name} » n'est pas installé : lancez « cargo xtask lab --no-open ».");
-                }
+                Event::NoKernel { name } => return Err(no_kernel(&name)),
                 Event::Cell(cell) => self.judge(cell),
                 Event::Stopped { cell, reason, log } => {
                     self.stop(cell, &reason, arguments.timeout);
@@ -196,10 +192,9 @@ impl Run<'_> {
                 }
                 Event::Finished { notebook: executed } => notebook = Some(executed),
             }
-        }
-        drop(executor.stdin.take());
-        let status = executor.wait()?;
-        notebook.with_context(|| format!("l'exécuteur s'est arrêté avant la fin ({status})"))
+            Ok(())
+        })?;
+        notebook.context("l'exécuteur n'a pas rendu le notebook")
     }
 
     fn judge(&mut self, cell: Cell) {
@@ -276,13 +271,60 @@ impl Cell {
     }
 }
 
-fn start_executor(request: &str) -> Result<std::process::Child> {
+/// The seconds that each code cell takes in a kernel of its own, which keeps its compile cache below
+/// `cache`. A cell that fails is an error.
+pub fn cell_seconds(source: &str, folder: &Path, cache: &Path) -> Result<Vec<(String, f64)>> {
+    let request = json!({
+        "text": source, "folder": folder, "timeout": TIMEOUT_SECONDS, "tags": [], "skip_tags": ["optional-export"],
+    });
+    let mut seconds = Vec::new();
+    for_each_event(&request, Some(cache), |event| {
+        match event {
+            Event::Cell(cell) => match cell.faults(&[]).first() {
+                Some(fault) => bail!("cellule {} en échec : {fault}", cell.id),
+                None => seconds.push((cell.id, cell.seconds)),
+            },
+            Event::Invalid { reason } => bail!("notebook refusé : {reason}"),
+            Event::NoKernel { name } => return Err(no_kernel(&name)),
+            Event::Stopped { log, .. } => bail!("exécution interrompue : {log}"),
+            Event::Finished { .. } => {}
+        }
+        Ok(())
+    })?;
+    Ok(seconds)
+}
+
+fn no_kernel(name: &str) -> anyhow::Error {
+    anyhow!("Le noyau « {name} » n'est pas installé : lancez « cargo xtask lab --no-open ».")
+}
+
+/// Runs the executor to its end, unless an event is answered with an error.
+fn for_each_event(
+    request: &serde_json::Value,
+    cache: Option<&Path>,
+    mut answer: impl FnMut(Event) -> Result<()>,
+) -> Result<()> {
+    let mut executor = start_executor(request, cache)?;
+    let events = executor.stdout.take().context("l'exécuteur n'a pas de sortie")?;
+    for line in BufReader::new(events).lines() {
+        answer(serde_json::from_str(&line?).context("l'exécuteur a répondu autre chose que prévu")?)?;
+    }
+    drop(executor.stdin.take());
+    let status = executor.wait()?;
+    if !status.success() {
+        bail!("l'exécuteur s'est arrêté avant la fin ({status})");
+    }
+    Ok(())
+}
+
+fn start_executor(request: &serde_json::Value, cache: Option<&Path>) -> Result<std::process::Child> {
     let python = python::interpreter();
     if !JUPYTER.installed_for(&python) {
         bail!("Jupyter n'est pas installé dans .venv : lancez « cargo xtask lab --no-open ».");
     }
     let mut command = Command::new(python);
     command.args(["-c", EXECUTOR]).envs(workspace::moved_worker());
+    command.envs(cache.map(|folder| (kernel_cache::PARENT, folder)));
     let mut executor = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
     // Left open: when this program dies, it closes, and the executor stops its kernel.
     let input = executor.stdin.as_mut().context("l'exécuteur n'a pas d'entrée")?;
