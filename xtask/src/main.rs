@@ -3,6 +3,7 @@
 
 mod bench;
 mod clean;
+mod frontends;
 mod git_hook;
 mod golden;
 mod inspect;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use iteragpu_lab::NewFile;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::python::{self, JUPYTER};
 use crate::{UsageError, clean, kernel_cache, workspace};
@@ -71,10 +71,11 @@ impl NotebookArgs {
     }
 }
 
+/// A text that a cell has to show.
 #[derive(Clone)]
-struct Expectation {
-    cell: String,
-    text: String,
+pub struct Expectation {
+    pub cell: String,
+    pub text: String,
 }
 
 impl Expectation {
@@ -118,9 +119,9 @@ enum Stop {
 }
 
 /// One executed cell.
-#[derive(Deserialize)]
-struct Cell {
-    id: String,
+#[derive(Default, Deserialize)]
+pub struct Cell {
+    pub id: String,
     seconds: f64,
     /// The notebook's own tag `raises-exception`: an error is what the cell wants to show.
     may_raise: bool,
@@ -242,9 +243,29 @@ impl Run<'_> {
 }
 
 impl Cell {
+    /// A code cell of a notebook that another program has executed.
+    pub fn of_executed(cell: &Value) -> Self {
+        let mut executed = Self {
+            id: text_of(&cell["id"]),
+            may_raise: array_of(&cell["metadata"]["tags"]).contains(&json!("raises-exception")),
+            ..Self::default()
+        };
+        for output in array_of(&cell["outputs"]) {
+            match (&text_of(&output["output_type"])[..], &text_of(&output["name"])[..]) {
+                ("stream", "stderr") => executed.stderr += &text_of(&output["text"]),
+                ("stream", _) => executed.stdout += &text_of(&output["text"]),
+                ("error", _) => executed.errors.push(text_of(&output["traceback"])),
+                _ => executed
+                    .results
+                    .extend(output["data"].as_object().into_iter().flatten().map(|(_, data)| text_of(data))),
+            }
+        }
+        executed
+    }
+
     /// Everything that makes this cell a failure. In evcxr a failed `?`, a panic and a failed assert are
     /// answered with "ok": only their text on stderr tells.
-    fn faults(&self, expectations: &[Expectation]) -> Vec<String> {
+    pub fn faults(&self, expectations: &[Expectation]) -> Vec<String> {
         let mut faults = Vec::new();
         if self.may_raise && self.errors.is_empty() && self.stderr.is_empty() {
             faults.push("Cette cellule porte l'étiquette raises-exception, et rien n'a échoué.".to_owned());
@@ -294,16 +315,26 @@ pub fn cell_seconds(source: &str, folder: &Path, cache: &Path) -> Result<Vec<(St
     Ok(seconds)
 }
 
+/// A text as notebooks store it: whole, or in lines.
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(lines) => lines.iter().map(text_of).collect(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn array_of(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
 fn no_kernel(name: &str) -> anyhow::Error {
     anyhow!("Le noyau « {name} » n'est pas installé : lancez « cargo xtask lab --no-open ».")
 }
 
 /// Runs the executor to its end, unless an event is answered with an error.
-fn for_each_event(
-    request: &serde_json::Value,
-    cache: Option<&Path>,
-    mut answer: impl FnMut(Event) -> Result<()>,
-) -> Result<()> {
+fn for_each_event(request: &Value, cache: Option<&Path>, mut answer: impl FnMut(Event) -> Result<()>) -> Result<()> {
     let mut executor = start_executor(request, cache)?;
     let events = executor.stdout.take().context("l'exécuteur n'a pas de sortie")?;
     for line in BufReader::new(events).lines() {
@@ -317,7 +348,7 @@ fn for_each_event(
     Ok(())
 }
 
-fn start_executor(request: &serde_json::Value, cache: Option<&Path>) -> Result<std::process::Child> {
+fn start_executor(request: &Value, cache: Option<&Path>) -> Result<std::process::Child> {
     let python = python::interpreter();
     if !JUPYTER.installed_for(&python) {
         bail!("Jupyter n'est pas installé dans .venv : lancez « cargo xtask lab --no-open ».");

@@ -18,6 +18,9 @@ pub struct Pins {
 
 pub const JUPYTER: Pins = Pins { name: "jupyter", text: include_str!("../requirements.txt") };
 
+/// Other programs that execute notebooks; only `cargo xtask test` needs them.
+pub const FRONTENDS: Pins = Pins { name: "frontends", text: include_str!("../frontends-requirements.txt") };
+
 /// The version that tch 0.24 expects.
 pub const TORCH: Pins = Pins { name: "torch", text: "torch==2.11.0\n" };
 

@@ -6,13 +6,13 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
-use crate::python::{self, Install, JUPYTER};
-use crate::{clean, kernel, prerequisites, progress, worker, workspace};
+use crate::python::{self, FRONTENDS, Install, JUPYTER};
+use crate::{clean, frontends, kernel, prerequisites, progress, worker, workspace};
 
 /// A notebook, and texts that cells of it have to show where there is no GPU.
-type Shown = (&'static str, &'static [(&'static str, &'static str)]);
+pub type Shown = (&'static str, &'static [(&'static str, &'static str)]);
 
-const NOTEBOOKS: &[Shown] = &[
+pub const NOTEBOOKS: &[Shown] = &[
     (
         WALKTHROUGH,
         &[
@@ -72,7 +72,8 @@ fn every_check(steps: &mut Steps) -> Result<()> {
         let mut test = workspace::cargo(&["test", "--locked", "-p", "xtask"]);
         workspace::succeed(test.env("XTASK_KERNEL_REQUIRED", "1"))
     })?;
-    steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))
+    steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))?;
+    steps.run("notebooks avec nbconvert et papermill", frontends::check)
 }
 
 const WORKER: &str = "iteragpu-worker";
@@ -81,7 +82,7 @@ const WORKER: &str = "iteragpu-worker";
 fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
     prerequisites::check()?;
     let kernel = kernel::start_build()?;
-    let packages = python::start_install(&[&[JUPYTER], worker::missing_packages()].concat())?;
+    let packages = python::start_install(&[&[JUPYTER, FRONTENDS], worker::missing_packages()].concat())?;
     Ok((kernel, packages))
 }
 
