@@ -56,14 +56,15 @@ impl NotebookArgs {
     }
 }
 
+/// A text that a cell has to show.
 #[derive(Clone)]
-struct Expectation {
-    cell: String,
-    text: String,
+pub struct Expectation {
+    pub cell: String,
+    pub text: String,
 }
 
 impl Expectation {
-    fn parse(argument: &str) -> Result<Self, String> {
+    pub fn parse(argument: &str) -> Result<Self, String> {
         match argument.split_once('=') {
             Some((cell, text)) if !cell.is_empty() && !text.is_empty() => {
                 Ok(Self { cell: cell.to_owned(), text: text.to_owned() })
@@ -276,7 +277,7 @@ fn cut(line: &str) -> std::borrow::Cow<'_, str> {
     console::truncate_str(line, terminal.size().1.into(), "…")
 }
 
-fn indented(text: &str) -> String {
+pub fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 

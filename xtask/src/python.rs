@@ -18,6 +18,9 @@ pub struct Pins {
 
 pub const JUPYTER: Pins = Pins { name: "jupyter", text: include_str!("../requirements.txt") };
 
+/// Drives the browser of `cargo xtask browser`; it brings none of its own.
+pub const PLAYWRIGHT: Pins = Pins { name: "browser", text: include_str!("../browser-requirements.txt") };
+
 /// The version that tch 0.24 expects.
 pub const TORCH: Pins = Pins { name: "torch", text: "torch==2.11.0\n" };
 

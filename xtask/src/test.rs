@@ -9,30 +9,27 @@ use crate::lab::WALKTHROUGH;
 use crate::python::{self, Install, JUPYTER};
 use crate::{kernel, prerequisites, progress, worker, workspace};
 
-/// A notebook, and texts that cells of it have to show where there is no GPU.
-type Shown = (&'static str, &'static [(&'static str, &'static str)]);
+/// Texts that cells of a notebook have to show where there is no GPU.
+type Shown = &'static [(&'static str, &'static str)];
 
-const NOTEBOOKS: &[Shown] = &[
-    (
-        WALKTHROUGH,
-        &[
-            ("arithmetic", "17.03851604461669921875"),
-            ("environment", "\"gpu_available\": false"),
-            ("environment", "\"reason\": \"Aucune mesure : "),
-            ("measurement", "Aucune mesure : "),
-            ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
-        ],
-    ),
-    (
-        "notebooks/forfaits.ipynb",
-        &[
-            ("price-list", "Le moins cher par GPU et par jour : v100"),
-            ("quote", "\"total_price_cents\": 456288"),
-            ("results", "\"accepted_units\": 1313"),
-            // 456288 / 1313, computed with Python's decimal at 28 digits.
-            ("cost", "347.5156130997715156130997715"),
-        ],
-    ),
+const NOTEBOOKS: &[(&str, Shown)] = &[(WALKTHROUGH, WALKTHROUGH_SHOWS), (FORFAITS, FORFAITS_SHOW)];
+
+pub const WALKTHROUGH_SHOWS: Shown = &[
+    ("arithmetic", "17.03851604461669921875"),
+    ("environment", "\"gpu_available\": false"),
+    ("environment", "\"reason\": \"Aucune mesure : "),
+    ("measurement", "Aucune mesure : "),
+    ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+];
+
+pub const FORFAITS: &str = "notebooks/forfaits.ipynb";
+
+pub const FORFAITS_SHOW: Shown = &[
+    ("price-list", "Le moins cher par GPU et par jour : v100"),
+    ("quote", "\"total_price_cents\": 456288"),
+    ("results", "\"accepted_units\": 1313"),
+    // 456288 / 1313, computed with Python's decimal at 28 digits.
+    ("cost", "347.5156130997715156130997715"),
 ];
 
 pub fn run() -> Result<ExitCode> {
@@ -85,7 +82,7 @@ fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
 }
 
 /// As on a machine without GPU, also where there is one.
-fn executes((notebook, shown): &Shown) -> Result<()> {
+fn executes((notebook, shown): &(&str, Shown)) -> Result<()> {
     let mut command = workspace::cargo(&["xtask", "notebook", notebook]);
     command.env("CUDA_VISIBLE_DEVICES", "");
     for (cell, text) in *shown {
