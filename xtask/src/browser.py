@@ -31,7 +31,7 @@ KERNEL = "rust"
 START_SECONDS = 90
 STOP_SECONDS = 10
 # JupyterLab itself, on a busy machine; cells have a limit of their own.
-PAGE_SECONDS = 60
+PAGE_SECONDS = 120
 # evcxr sends stderr from a thread of its own, which can come after the end of the cell.
 LATE_OUTPUT_SECONDS = 0.3
 LOG_CHARACTERS = 3000
@@ -284,7 +284,7 @@ class Screen:
         # What is under the mouse looks different.
         await self.page.mouse.move(*SOMEWHERE_ELSE)
 
-    async def step_through(self):
+    async def walk_through(self):
         await self.select(0)
         for index in range(len(self.cells)):
             await self.run(index)
@@ -361,8 +361,8 @@ async def take(step, screen, project):
     match step["kind"]:
         case "open":
             await screen.open(project, step["notebook"])
-        case "step_through":
-            await screen.step_through()
+        case "walk_through":
+            await screen.walk_through()
         case "tagged":
             await screen.run_tagged(step["tag"])
         case "cell":

@@ -21,7 +21,11 @@ const DRIVER: &str = include_str!("browser.py");
 /// Programs that are Chromium under some name, the system's own first.
 const CHROMIUM: &[&str] = &["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-pub const NO_CHROMIUM: &str = "aucun Chromium sur cette machine (sous Debian : apt-get install chromium)";
+/// Set where a missing browser is a failure, and not a reason to skip: in `.ci/run`.
+pub const REQUIRED: &str = "XTASK_BROWSER_REQUIRED";
+
+pub const NO_CHROMIUM: &str =
+    "aucun Chromium sur cette machine (pour l'installer sous Debian : apt-get install chromium)";
 
 /// A laptop's window; outputs have to fit into its width.
 const WINDOW: (u32, u32) = (1280, 720);
@@ -48,7 +52,7 @@ struct Session<'a> {
 enum Step<'a> {
     Open(&'a str),
     /// Shift+Enter from the first cell to the last.
-    StepThrough(Shown<'a>),
+    WalkThrough(Shown<'a>),
     /// The menu's restart, which also clears the outputs.
     Restart,
     /// Only the cells with this tag.
@@ -65,14 +69,14 @@ const SESSIONS: &[Session] = &[
         stand_in: None,
         steps: &[
             Step::Open(WALKTHROUGH),
-            Step::StepThrough(WALKTHROUGH_SHOWS),
+            Step::WalkThrough(WALKTHROUGH_SHOWS),
             Step::Restart,
             Step::Cell("standalone-functions", &[]),
             Step::Restart,
             Step::Tagged("requires-gpu", WITHOUT_GPU),
             Step::Close(&[]),
             Step::Open(FORFAITS),
-            Step::StepThrough(FORFAITS_SHOW),
+            Step::WalkThrough(FORFAITS_SHOW),
             Step::Close(&[]),
         ],
     },
@@ -142,6 +146,10 @@ pub fn run(arguments: &BrowserArgs) -> Result<ExitCode> {
     }
 }
 
+pub fn required() -> bool {
+    std::env::var_os(REQUIRED).is_some()
+}
+
 /// The first Chromium of the search path that starts: some systems install a mere hint under its name.
 pub fn chromium() -> Option<PathBuf> {
     let programs = CHROMIUM.iter().filter_map(|name| prerequisites::find(&workspace::search_path(), name));
@@ -155,7 +163,7 @@ fn go_through_one(file: &Path, chromium: &Path, arguments: &BrowserArgs) -> Resu
     let name = path.file_stem().and_then(|name| name.to_str()).context("nom de fichier illisible")?;
     let expected: Vec<_> = arguments.expect.iter().map(|expected| (&*expected.cell, &*expected.text)).collect();
     let path = path.to_str().context("chemin illisible")?;
-    let steps = [Step::Open(path), Step::StepThrough(&expected), Step::Close(&[])];
+    let steps = [Step::Open(path), Step::WalkThrough(&expected), Step::Close(&[])];
     let session = Session { title: "Un notebook, thème clair", theme: "light", stand_in: None, steps: &steps };
     go_through(&[session], name, chromium, arguments)
 }
@@ -221,7 +229,7 @@ impl Step<'_> {
     fn request(&self) -> Value {
         match self {
             Step::Open(notebook) => json!({ "kind": "open", "notebook": workspace::root().join(notebook) }),
-            Step::StepThrough(_) => json!({ "kind": "step_through" }),
+            Step::WalkThrough(_) => json!({ "kind": "walk_through" }),
             Step::Restart => json!({ "kind": "restart" }),
             Step::Tagged(tag, _) => json!({ "kind": "tagged", "tag": tag }),
             Step::Cell(cell, _) => json!({ "kind": "cell", "cell": cell }),
@@ -231,7 +239,7 @@ impl Step<'_> {
 
     fn shown(&self) -> Shown<'_> {
         match self {
-            Step::StepThrough(shown) | Step::Tagged(_, shown) | Step::Cell(_, shown) => shown,
+            Step::WalkThrough(shown) | Step::Tagged(_, shown) | Step::Cell(_, shown) => shown,
             Step::Open(_) | Step::Restart | Step::Close(_) => &[],
         }
     }
@@ -354,7 +362,7 @@ impl Cell {
         if of_this_cell.is_empty() {
             return first_line();
         }
-        of_this_cell.iter().map(|(_, text)| format!("« {} »", text.trim())).collect::<Vec<_>>().join(", ")
+        of_this_cell.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(" … ")
     }
 }
 
@@ -456,7 +464,7 @@ impl<'a> Run<'a> {
         let step = self.session.and_then(|session| session.steps.get(number)).context("étape inconnue")?;
         match step {
             Step::Tagged(tag, _) => println!("Les seules cellules {tag} :"),
-            Step::StepThrough(_) => println!("Maj+Entrée, cellule par cellule :"),
+            Step::WalkThrough(_) => println!("Maj+Entrée, cellule par cellule :"),
             Step::Cell(cell, _) => println!("La seule cellule {cell} :"),
             Step::Open(_) | Step::Restart | Step::Close(_) => {}
         }
@@ -532,7 +540,7 @@ impl<'a> Run<'a> {
         let (Some(folder), Some(session)) = (self.screenshots, self.session) else { return Ok(()) };
         let view = VIEWS.iter().find(|(theme, id, _)| *theme == session.theme && *id == cell.id);
         let Some((_, _, name)) =
-            view.filter(|_| matches!(self.step, Some(Step::StepThrough(_) | Step::Tagged("cpu-only", _))))
+            view.filter(|_| matches!(self.step, Some(Step::WalkThrough(_) | Step::Tagged("cpu-only", _))))
         else {
             return Ok(());
         };

@@ -6,8 +6,8 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
-use crate::python::{self, Install, JUPYTER};
-use crate::{kernel, prerequisites, progress, worker, workspace};
+use crate::python::{self, Install, JUPYTER, PLAYWRIGHT, Pins};
+use crate::{browser, kernel, prerequisites, progress, worker, workspace};
 
 /// Texts that cells of a notebook have to show where there is no GPU.
 type Shown = &'static [(&'static str, &'static str)];
@@ -39,12 +39,16 @@ pub fn run() -> Result<ExitCode> {
         println!("ÉCHEC de l'étape « {} » : {error:#}", steps.current);
     }
     // Last, and in words that programs look for.
-    println!("{} passed, {} failed", steps.passed, u8::from(outcome.is_err()));
+    println!("{} passed, {} failed, {} skipped", steps.passed, u8::from(outcome.is_err()), steps.skipped);
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn every_check(steps: &mut Steps) -> Result<()> {
-    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", start_installs)?;
+    let chromium = browser::chromium();
+    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", || {
+        // Without a browser its driver is of no use.
+        start_installs(if chromium.is_some() { &[JUPYTER, PLAYWRIGHT] } else { &[JUPYTER] })
+    })?;
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy)?;
@@ -66,18 +70,28 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     })?;
     steps.run("tests de xtask, avec les notebooks qui doivent échouer", || {
         let mut test = workspace::cargo(&["test", "--locked", "-p", "xtask"]);
+        if chromium.is_some() {
+            test.env(browser::REQUIRED, "1");
+        }
         workspace::succeed(test.env("XTASK_KERNEL_REQUIRED", "1"))
     })?;
-    steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))
+    steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))?;
+    if chromium.is_none() && !browser::required() {
+        steps.skip(IN_BROWSER, browser::NO_CHROMIUM);
+        return Ok(());
+    }
+    steps.cargo(IN_BROWSER, &["xtask", "browser"])
 }
+
+const IN_BROWSER: &str = "notebooks dans un vrai navigateur";
 
 const WORKER: &str = "iteragpu-worker";
 
 /// What takes longest and mostly waits for the network or a single core starts first.
-fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
+fn start_installs(packages: &[Pins]) -> Result<(Option<kernel::Build>, Option<Install>)> {
     prerequisites::check()?;
     let kernel = kernel::start_build()?;
-    let packages = python::start_install(&[&[JUPYTER], worker::missing_packages()].concat())?;
+    let packages = python::start_install(&[packages, worker::missing_packages()].concat())?;
     Ok((kernel, packages))
 }
 
@@ -95,6 +109,7 @@ fn executes((notebook, shown): &(&str, Shown)) -> Result<()> {
 #[derive(Default)]
 struct Steps {
     passed: usize,
+    skipped: usize,
     current: &'static str,
 }
 
@@ -107,6 +122,11 @@ impl Steps {
         self.passed += 1;
         println!("=== {name} : {}", progress::elapsed(started));
         Ok(value)
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        println!("\n=== {name} : étape sautée, {reason}");
+        self.skipped += 1;
     }
 
     fn cargo(&mut self, name: &'static str, arguments: &[&str]) -> Result<()> {
