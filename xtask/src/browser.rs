@@ -36,6 +36,8 @@ const TIMEOUT_SECONDS: u64 = 300;
 /// evcxr gives this number to the first cell that it runs.
 const FIRST_CELL: u32 = 2;
 
+const SUMMARY_WIDTH: usize = 120;
+
 /// Cells, and what they have to show.
 type Shown<'a> = &'a [(&'a str, &'a str)];
 
@@ -199,7 +201,7 @@ impl Places {
     fn claim(name: &str) -> Result<Self> {
         let failures = workspace::target().join("browser").join(name);
         fs::create_dir_all(&failures)?;
-        let lock = File::create(failures.with_extension("lock"))?;
+        let lock = File::create(failures.with_file_name(format!("{name}.lock")))?;
         if lock.try_lock().is_err() {
             bail!("Le même essai est déjà en cours dans {} : attendez qu'il finisse.", failures.display());
         }
@@ -355,14 +357,15 @@ impl Cell {
         faults
     }
 
-    /// Preferably what was expected.
+    /// The lines that show what was expected, or else the first one.
     fn summary(&self, expected: Shown) -> String {
-        let of_this_cell: Vec<_> = expected.iter().filter(|(cell, _)| *cell == self.id).collect();
-        let first_line = || self.text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
-        if of_this_cell.is_empty() {
-            return first_line();
-        }
-        of_this_cell.iter().map(|(_, text)| *text).collect::<Vec<_>>().join(" … ")
+        let of_this_cell: Vec<String> =
+            expected.iter().filter(|(cell, _)| *cell == self.id).map(|(_, text)| words(text)).collect();
+        let lines: Vec<String> = self.text.lines().map(words).filter(|line| !line.is_empty()).collect();
+        let shows = |line: &&String| of_this_cell.iter().any(|text| line.contains(text));
+        let summary = lines.iter().filter(shows).cloned().collect::<Vec<_>>().join(" ");
+        let chosen = if summary.is_empty() { lines.first().cloned().unwrap_or_default() } else { summary };
+        console::truncate_str(&chosen, SUMMARY_WIDTH, "…").into_owned()
     }
 }
 
