@@ -7,7 +7,7 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command};
 
-use crate::error::{LabError, harmless, io_words};
+use crate::error::{LabError, harmless, io_words, shortened};
 
 // French puts a space before the colon that clap adds.
 const OPTIONS: &str = "Options\u{a0}";
@@ -117,6 +117,12 @@ pub fn print_result(text: &str) -> ExitCode {
 pub fn complain(text: &str) {
     // Nowhere is left to report that standard error is closed.
     let _ = writeln!(io::stderr().lock(), "{}", harmless(text));
+}
+
+/// Text from outside, as a line for people can quote it: cut after `limit` characters, and without those
+/// that steer a terminal.
+pub fn one_line(text: &str, limit: usize) -> String {
+    shortened(text, limit)
 }
 
 /// Explains an error on standard error and gives its exit code. Arguments are named as options.

@@ -1,18 +1,16 @@
 //! What can go wrong, as values that say what was found, what was expected and the way out.
 
+use std::fmt;
 use std::io;
-
-use thiserror::Error;
 
 use crate::protocol::Failure;
 
 /// Every error of this crate. Its `Display` text is French, since people read it in a notebook
 /// or a terminal; programs match on the variant.
-#[derive(Debug, Error)]
+#[derive(Debug)]
 #[non_exhaustive]
 pub enum LabError {
     /// A value that somebody entered is not one of the accepted ones.
-    #[error("{name} : « {found} » refusé. Accepté : {expected}.")]
     InvalidArgument {
         /// The argument's name, as in the library (`reserve_gib`) or as the option (`--reserve-gib`).
         name: String,
@@ -23,39 +21,21 @@ pub enum LabError {
     },
 
     /// No measuring program was found.
-    #[error(
-        "Aucune mesure : le programme de mesure iteragpu-worker n'est pas construit. \
-         Sur une machine à GPU, « cargo xtask worker », lancé dans le dossier du projet, le construit \
-         et installe PyTorch au besoin (4,7 Go) ; sans GPU, il n'aurait rien à mesurer."
-    )]
     WorkerMissing,
 
     /// `ITERAGPU_WORKER` names something that cannot be run.
-    #[error(
-        "Aucune mesure : la variable ITERAGPU_WORKER ne désigne pas un programme existant. \
-         Corrigez-la, ou retirez-la pour utiliser le programme construit dans le projet."
-    )]
     WorkerVariable,
 
     /// The operating system could not start the measuring program.
-    #[error("Aucune mesure : le programme iteragpu-worker n'a pas pu démarrer ({}).", io_words(.0))]
-    WorkerStart(#[source] io::Error),
+    WorkerStart(io::Error),
 
     /// The loader did not find one of the worker's libraries.
-    #[error(
-        "Aucune mesure : PyTorch (libtorch) ne peut pas être chargé, la bibliothèque {library} manque. \
-         « cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure."
-    )]
     LibtorchNotLoaded {
         /// File name of the missing library, such as `libtorch_cpu.so`.
         library: String,
     },
 
     /// The loader found one of the worker's libraries and could not use it.
-    #[error(
-        "Aucune mesure : la bibliothèque {library} de PyTorch (libtorch) est là, mais ne peut pas être chargée ({words}). \
-         Elle est peut-être abîmée, ou la mémoire manque ; « cargo xtask worker » réinstalle PyTorch 2.11.0 au besoin."
-    )]
     LibtorchUnusable {
         /// File name of the library.
         library: String,
@@ -64,21 +44,12 @@ pub enum LabError {
     },
 
     /// The loader found a libtorch that lacks a symbol the worker was built with.
-    #[error(
-        "Aucune mesure : le PyTorch (libtorch) trouvé n'est pas celui pour lequel le programme de mesure \
-         a été construit, il lui manque le symbole {symbol}. Installez PyTorch 2.11.0, \
-         ou reconstruisez avec « cargo xtask worker »."
-    )]
     LibtorchMismatch {
         /// Mangled name of the missing symbol, shortened.
         symbol: String,
     },
 
     /// The worker found was built from another version of this project.
-    #[error(
-        "Aucune mesure : le programme iteragpu-worker trouvé est de version {found}, la bibliothèque \
-         attend la version {expected}. Reconstruisez-le avec « cargo xtask worker »."
-    )]
     WorkerVersion {
         /// Version that the worker announced.
         found: String,
@@ -87,17 +58,12 @@ pub enum LabError {
     },
 
     /// The worker did not answer in time; it was stopped.
-    #[error(
-        "Aucune mesure : le programme de mesure n'a rien répondu en {seconds} s ; il a été arrêté. \
-         Un pilote GPU bloqué en est une cause possible : essayez l'outil du fournisseur, puis recommencez."
-    )]
     WorkerSilent {
         /// How long was waited, in whole seconds.
         seconds: u64,
     },
 
     /// The worker was ended by a signal.
-    #[error("Aucune mesure : le programme de mesure a été interrompu par le signal {signal}{hint}.")]
     WorkerKilled {
         /// Number of the signal.
         signal: i32,
@@ -106,9 +72,6 @@ pub enum LabError {
     },
 
     /// The worker ended without giving a result.
-    #[error(
-        "Aucune mesure : le programme de mesure s'est arrêté sans résultat (code {code}). Son dernier message : {last_words}"
-    )]
     WorkerStopped {
         /// Exit code.
         code: i32,
@@ -117,33 +80,21 @@ pub enum LabError {
     },
 
     /// The worker wrote something that is not the protocol; it was stopped.
-    #[error(
-        "Aucune mesure : le programme de mesure a écrit autre chose qu'un message attendu ({found}). \
-         Vérifiez que c'est bien iteragpu-worker, construit avec « cargo xtask worker »."
-    )]
     NotTheProtocol {
         /// Start of what was read.
         found: String,
     },
 
     /// The worker ran and explained why nothing was measured.
-    #[error("Aucune mesure : {0}")]
     Unavailable(Failure),
 
     /// The chosen output name is already taken.
-    #[error(
-        "Le fichier « {path} » existe déjà : rien n'a été écrit et rien n'a été écrasé. Choisissez un nouveau nom."
-    )]
     FileExists {
         /// The name as given.
         path: String,
     },
 
     /// The chosen output cannot be written.
-    #[error(
-        "Le fichier « {path} » ne peut pas être écrit ({}). Rien n'a été enregistré sous ce nom.",
-        io_words(source)
-    )]
     NotWritable {
         /// The name as given.
         path: String,
@@ -152,7 +103,6 @@ pub enum LabError {
     },
 
     /// A CSV file holds something that is not accepted.
-    #[error("{file}, ligne {line}, colonne {column} : « {found} » refusé. Accepté : {expected}.")]
     InTable {
         /// The file's name as given.
         file: String,
@@ -167,7 +117,6 @@ pub enum LabError {
     },
 
     /// A file cannot be read.
-    #[error("Le fichier « {path} » ne peut pas être lu ({}).", io_words(source))]
     Unreadable {
         /// The name as given.
         path: String,
@@ -176,20 +125,12 @@ pub enum LabError {
     },
 
     /// Something else was given in the place of a measurement.
-    #[error(
-        "Rien n'a été ajouté : {found}. Attendu : une mesure complète, telle que l'écrit \
-         « mesure-memoire measure --output »."
-    )]
     NotAMeasurement {
         /// What was found, in French.
         found: String,
     },
 
     /// A results file already holds the measurement that was to be added.
-    #[error(
-        "Le fichier « {path} » contient déjà l'essai {run_id}, à la ligne {line} : rien n'a été ajouté. \
-         Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau."
-    )]
     RunAlreadyRecorded {
         /// The file's name as given.
         path: String,
@@ -200,7 +141,6 @@ pub enum LabError {
     },
 
     /// A results file holds no accepted unit, so that no cost per unit exists.
-    #[error("{file} : aucun coût par unité acceptée n'existe. {reason}")]
     NoAcceptedUnits {
         /// The file's name as given.
         file: String,
@@ -209,11 +149,163 @@ pub enum LabError {
     },
 
     /// There is no measurement to save.
-    #[error("Rien à enregistrer, aucun fichier n'a été créé. {reason}")]
     NothingToSave {
         /// Why there is no measurement.
         reason: String,
     },
+}
+
+/// The three things that a person needs to know about an error, in French.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// What was found, without a final full stop.
+    pub happened: String,
+    /// What was therefore not done, a sentence of its own.
+    pub not_done: &'static str,
+    /// The way out, one or more sentences; may be empty.
+    pub way_out: String,
+}
+
+const NOT_MEASURED: &str = "Rien n'a été mesuré.";
+const NOT_COMPUTED: &str = "Rien n'a été calculé ni mesuré.";
+
+impl Explanation {
+    fn unmeasured(happened: impl Into<String>, way_out: impl Into<String>) -> Self {
+        Self { happened: happened.into(), not_done: NOT_MEASURED, way_out: way_out.into() }
+    }
+
+    fn of_file(happened: impl Into<String>, not_done: &'static str, way_out: impl Into<String>) -> Self {
+        Self { happened: happened.into(), not_done, way_out: way_out.into() }
+    }
+}
+
+impl LabError {
+    /// What happened, what was not done, what to do.
+    pub fn explain(&self) -> Explanation {
+        match self {
+            Self::InvalidArgument { name, found, expected } => Explanation {
+                happened: format!("{name} : « {found} » refusé"),
+                not_done: NOT_COMPUTED,
+                way_out: format!("Accepté : {expected}."),
+            },
+            Self::InTable { file, line, column, found, expected } => Explanation {
+                happened: format!("{file}, ligne {line}, colonne {column} : « {found} » refusé"),
+                not_done: NOT_COMPUTED,
+                way_out: format!("Accepté : {expected}."),
+            },
+            Self::Unreadable { path, source } => Explanation {
+                happened: format!("Le fichier « {path} » ne peut pas être lu ({})", io_words(source)),
+                not_done: NOT_COMPUTED,
+                way_out: String::new(),
+            },
+            Self::NoAcceptedUnits { file, reason } => Explanation {
+                happened: format!("{file} : aucun coût par unité acceptée n'existe"),
+                not_done: "Aucun coût n'a été calculé.",
+                way_out: reason.clone(),
+            },
+            Self::FileExists { path } => Explanation::of_file(
+                format!("Le fichier « {path} » existe déjà"),
+                "Rien n'a été écrit, rien n'a été écrasé.",
+                "Choisissez un nouveau nom.",
+            ),
+            Self::NotWritable { path, source } => Explanation::of_file(
+                format!("Le fichier « {path} » ne peut pas être écrit ({})", io_words(source)),
+                "Rien n'a été enregistré sous ce nom.",
+                "",
+            ),
+            Self::NotAMeasurement { found } => Explanation::of_file(
+                format!("Mesure refusée : {found}"),
+                "Rien n'a été ajouté.",
+                "Attendu : une mesure complète, telle que l'écrit « mesure-memoire measure --output ».",
+            ),
+            Self::RunAlreadyRecorded { path, run_id, line } => Explanation::of_file(
+                format!("Le fichier « {path} » contient déjà l'essai {run_id}, à la ligne {line}"),
+                "Rien n'a été ajouté.",
+                "Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau.",
+            ),
+            Self::NothingToSave { reason } => {
+                Explanation::of_file("Rien à enregistrer", "Aucun fichier n'a été créé.", reason.as_str())
+            }
+            Self::Unavailable(failure) => Explanation::unmeasured(failure.happened(), failure.way_out()),
+            Self::WorkerMissing => Explanation::unmeasured(
+                "le programme de mesure iteragpu-worker n'est pas construit",
+                "Sur une machine à GPU, « cargo xtask worker », lancé dans le dossier du projet, le construit \
+                 et installe PyTorch au besoin (4,7 Go) ; sans GPU, il n'aurait rien à mesurer.",
+            ),
+            Self::WorkerVariable => Explanation::unmeasured(
+                "la variable ITERAGPU_WORKER ne désigne pas un programme existant",
+                "Corrigez-la, ou retirez-la pour utiliser le programme construit dans le projet.",
+            ),
+            Self::WorkerStart(source) => Explanation::unmeasured(
+                format!("le programme iteragpu-worker n'a pas pu démarrer ({})", io_words(source)),
+                "",
+            ),
+            Self::LibtorchNotLoaded { library } => Explanation::unmeasured(
+                format!("PyTorch (libtorch) ne peut pas être chargé, la bibliothèque {library} manque"),
+                "« cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure.",
+            ),
+            Self::LibtorchUnusable { library, words } => Explanation::unmeasured(
+                format!(
+                    "la bibliothèque {library} de PyTorch (libtorch) est là, mais ne peut pas être chargée ({words})"
+                ),
+                "Elle est peut-être abîmée, ou la mémoire manque ; « cargo xtask worker » réinstalle PyTorch 2.11.0 au besoin.",
+            ),
+            Self::LibtorchMismatch { symbol } => Explanation::unmeasured(
+                format!(
+                    "le PyTorch (libtorch) trouvé n'est pas celui pour lequel le programme de mesure \
+                     a été construit, il lui manque le symbole {symbol}"
+                ),
+                "Installez PyTorch 2.11.0, ou reconstruisez avec « cargo xtask worker ».",
+            ),
+            Self::WorkerVersion { found, expected } => Explanation::unmeasured(
+                format!(
+                    "le programme iteragpu-worker trouvé est de version {found}, la bibliothèque \
+                     attend la version {expected}"
+                ),
+                "Reconstruisez-le avec « cargo xtask worker ».",
+            ),
+            Self::WorkerSilent { seconds } => Explanation::unmeasured(
+                format!("le programme de mesure n'a rien répondu en {seconds} s ; il a été arrêté"),
+                "Un pilote GPU bloqué en est une cause possible : essayez l'outil du fournisseur, puis recommencez.",
+            ),
+            Self::WorkerKilled { signal, hint } => Explanation::unmeasured(
+                format!("le programme de mesure a été interrompu par le signal {signal}{hint}"),
+                "",
+            ),
+            Self::WorkerStopped { code, last_words } => Explanation::unmeasured(
+                format!("le programme de mesure s'est arrêté sans résultat (code {code})"),
+                format!("Son dernier message : {last_words}"),
+            ),
+            Self::NotTheProtocol { found } => Explanation::unmeasured(
+                format!("le programme de mesure a écrit autre chose qu'un message attendu ({found})"),
+                "Vérifiez que c'est bien iteragpu-worker, construit avec « cargo xtask worker ».",
+            ),
+        }
+    }
+}
+
+impl fmt::Display for LabError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Explanation { happened, not_done, way_out } = self.explain();
+        match not_done {
+            NOT_MEASURED => write!(f, "Aucune mesure : {happened}.")?,
+            // What is accepted follows at once: nobody takes a refused value for a result.
+            NOT_COMPUTED => write!(f, "{happened}.")?,
+            _ => write!(f, "{happened}. {not_done}")?,
+        }
+        if way_out.is_empty() { Ok(()) } else { write!(f, " {way_out}") }
+    }
+}
+
+impl std::error::Error for LabError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::WorkerStart(source) | Self::NotWritable { source, .. } | Self::Unreadable { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl LabError {

@@ -2,8 +2,9 @@
 //! input, then JSON lines on its standard output. Both sides use these very types. The worker's
 //! only argument, such as `cuda:0`, is a hint to start that device early.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 
 use crate::measure::{Digests, MeasureConfig, PhaseRow, SyntheticModel};
 
@@ -122,15 +123,11 @@ impl Bfloat16Support {
 }
 
 /// Why a worker measured nothing. The `Display` text is French.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Failure {
     /// The libtorch that was loaded is not the one that the worker was built with.
-    #[error(
-        "le PyTorch (libtorch) chargé est de version {loaded}, le programme de mesure est construit pour la version {expected}. \
-         Installez PyTorch {expected}, ou reconstruisez avec « cargo xtask worker »."
-    )]
     LibtorchVersion {
         /// Version inside the loaded library.
         loaded: String,
@@ -139,24 +136,12 @@ pub enum Failure {
     },
 
     /// libtorch is there, its CUDA library is not.
-    #[error(
-        "ce PyTorch (libtorch) est construit sans prise en charge du GPU. \
-         Installez PyTorch 2.11.0 avec CUDA, par exemple avec « cargo xtask worker ». Pas de repli vers le CPU."
-    )]
     GpuBackendMissing,
 
     /// CUDA works and finds no device.
-    #[error(
-        "aucun GPU n'est visible pour PyTorch. Vérifiez que cette machine en a un et que CUDA_VISIBLE_DEVICES ne le cache pas. \
-         Pas de repli vers le CPU."
-    )]
     NoVisibleGpu,
 
     /// CUDA did not start.
-    #[error(
-        "CUDA ne démarre pas (erreur {code}, {name} : {words}). {} Pas de repli vers le CPU.",
-        startup_advice(*code)
-    )]
     CudaStartup {
         /// CUDA's number.
         code: i32,
@@ -167,10 +152,6 @@ pub enum Failure {
     },
 
     /// The chosen index does not exist.
-    #[error(
-        "le GPU cuda:{index} n'existe pas ici ; nombre de GPU visibles : {visible}, numérotés à partir de cuda:0. \
-         Pas de repli vers un autre GPU ni vers le CPU."
-    )]
     DeviceIndexOutOfRange {
         /// The index asked for.
         index: u32,
@@ -179,53 +160,112 @@ pub enum Failure {
     },
 
     /// Another process holds the device exclusively.
-    #[error("le GPU choisi est occupé ou indisponible ({words}). Attendez qu'il se libère ou choisissez-en un autre.")]
     DeviceBusy {
         /// CUDA's words.
         words: String,
     },
 
     /// The device's memory does not hold the configuration.
-    #[error("la mémoire du GPU ne suffit pas pour cette configuration ({words}). Réduisez batch, context ou width.")]
     OutOfGpuMemory {
         /// libtorch's words.
         words: String,
     },
 
     /// The machine's memory does not hold the weights, which are drawn on the CPU.
-    #[error("la mémoire de la machine ne suffit pas pour préparer les poids ({words}). Réduisez width.")]
     OutOfHostMemory {
         /// libtorch's words.
         words: String,
     },
 
     /// The caching allocator is off, so its counters stay at zero.
-    #[error(
-        "l'allocateur avec cache de PyTorch est désactivé, ses compteurs resteraient à zéro. \
-         Retirez le réglage de mise au point PYTORCH_NO_CUDA_MEMORY_CACHING, puis recommencez."
-    )]
     CachingAllocatorOff,
 
     /// The device does not take bfloat16 tensors.
-    #[error("bfloat16 n'est pas déclaré pris en charge sur le GPU choisi ({words}). Choisissez float32 ou float16.")]
     Bfloat16NotDeclared {
         /// libtorch's words.
         words: String,
     },
 
     /// Any other error of libtorch.
-    #[error("PyTorch (libtorch) a signalé une erreur : {words}")]
     Libtorch {
         /// libtorch's words.
         words: String,
     },
 
     /// The worker did not understand its request.
-    #[error("le programme de mesure n'a pas compris sa demande ({words}).")]
     BadRequest {
         /// What was wrong.
         words: String,
     },
+}
+
+const NO_CPU: &str = "Pas de repli vers le CPU.";
+
+impl Failure {
+    /// What was found, in French, without a final full stop.
+    pub fn happened(&self) -> String {
+        match self {
+            Self::LibtorchVersion { loaded, expected } => format!(
+                "le PyTorch (libtorch) chargé est de version {loaded}, le programme de mesure est construit pour la version {expected}"
+            ),
+            Self::GpuBackendMissing => "ce PyTorch (libtorch) est construit sans prise en charge du GPU".to_owned(),
+            Self::NoVisibleGpu => "aucun GPU n'est visible pour PyTorch".to_owned(),
+            Self::CudaStartup { code, name, words } => {
+                format!("CUDA ne démarre pas (erreur {code}, {name} : {words})")
+            }
+            Self::DeviceIndexOutOfRange { index, visible } => format!(
+                "le GPU cuda:{index} n'existe pas ici ; nombre de GPU visibles : {visible}, numérotés à partir de cuda:0"
+            ),
+            Self::DeviceBusy { words } => format!("le GPU choisi est occupé ou indisponible ({words})"),
+            Self::OutOfGpuMemory { words } => {
+                format!("la mémoire du GPU ne suffit pas pour cette configuration ({words})")
+            }
+            Self::OutOfHostMemory { words } => {
+                format!("la mémoire de la machine ne suffit pas pour préparer les poids ({words})")
+            }
+            Self::CachingAllocatorOff => {
+                "l'allocateur avec cache de PyTorch est désactivé, ses compteurs resteraient à zéro".to_owned()
+            }
+            Self::Bfloat16NotDeclared { words } => {
+                format!("bfloat16 n'est pas déclaré pris en charge sur le GPU choisi ({words})")
+            }
+            Self::Libtorch { words } => format!("PyTorch (libtorch) a signalé une erreur : {words}"),
+            Self::BadRequest { words } => format!("le programme de mesure n'a pas compris sa demande ({words})"),
+        }
+    }
+
+    /// What to do, in French; may be empty.
+    pub fn way_out(&self) -> String {
+        match self {
+            Self::LibtorchVersion { expected, .. } => {
+                format!("Installez PyTorch {expected}, ou reconstruisez avec « cargo xtask worker ».")
+            }
+            Self::GpuBackendMissing => {
+                format!("Installez PyTorch 2.11.0 avec CUDA, par exemple avec « cargo xtask worker ». {NO_CPU}")
+            }
+            Self::NoVisibleGpu => {
+                format!("Vérifiez que cette machine en a un et que CUDA_VISIBLE_DEVICES ne le cache pas. {NO_CPU}")
+            }
+            Self::CudaStartup { code, .. } => format!("{} {NO_CPU}", startup_advice(*code)),
+            Self::DeviceIndexOutOfRange { .. } => "Pas de repli vers un autre GPU ni vers le CPU.".to_owned(),
+            Self::DeviceBusy { .. } => "Attendez qu'il se libère ou choisissez-en un autre.".to_owned(),
+            Self::OutOfGpuMemory { .. } => "Réduisez batch, context ou width.".to_owned(),
+            Self::OutOfHostMemory { .. } => "Réduisez width.".to_owned(),
+            Self::CachingAllocatorOff => {
+                "Retirez le réglage de mise au point PYTORCH_NO_CUDA_MEMORY_CACHING, puis recommencez.".to_owned()
+            }
+            Self::Bfloat16NotDeclared { .. } => "Choisissez float32 ou float16.".to_owned(),
+            Self::Libtorch { .. } | Self::BadRequest { .. } => String::new(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let way_out = self.way_out();
+        write!(f, "{}.", self.happened())?;
+        if way_out.is_empty() { Ok(()) } else { write!(f, " {way_out}") }
+    }
 }
 
 /// What a CUDA start-up error usually means, from CUDA's documentation of its error codes.

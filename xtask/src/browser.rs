@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::lab::WALKTHROUGH;
 use crate::notebook::{Expectation, indented};
 use crate::python::{self, JUPYTER, PLAYWRIGHT};
-use crate::test::{FORFAITS, FORFAITS_SHOW, WALKTHROUGH_SHOWS};
+use crate::test::{FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, WALKTHROUGH_SHOWS};
 use crate::{UsageError, prerequisites, workspace};
 
 const DRIVER: &str = include_str!("browser.py");
@@ -75,7 +75,7 @@ const SESSIONS: &[Session] = &[
             Step::Restart,
             Step::Cell("standalone-functions", &[]),
             Step::Restart,
-            Step::Tagged("requires-gpu", WITHOUT_GPU),
+            Step::Tagged("requires-gpu", &[NOT_MEASURED, NOT_SAVED]),
             Step::Close(&[]),
             Step::Open(FORFAITS),
             Step::WalkThrough(FORFAITS_SHOW),
@@ -89,16 +89,14 @@ const SESSIONS: &[Session] = &[
         steps: &[
             Step::Open(WALKTHROUGH),
             Step::Tagged("requires-gpu", STAND_IN),
-            Step::Cell("export", &[("export", "« mesures-notebook.json » existe déjà : rien n'a été écrit")]),
+            Step::Cell(
+                "export",
+                &[("export", "« mesures-notebook.json » existe déjà. Rien n'a été écrit, rien n'a été écrasé.")],
+            ),
             Step::Tagged("cpu-only", &[("arithmetic", "17.03851604461669921875")]),
             Step::Close(&["mesures-notebook.json"]),
         ],
     },
-];
-
-const WITHOUT_GPU: Shown = &[
-    ("measurement", "Aucune mesure : "),
-    ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
 ];
 
 const STAND_IN: Shown = &[

@@ -10,7 +10,7 @@ use clap::Args;
 
 use crate::notebook::NotebookArgs;
 use crate::python::{self, JUPYTER};
-use crate::{kernel, notebook, prerequisites, worker, workspace};
+use crate::{git_hook, kernel, notebook, prerequisites, worker, workspace};
 
 /// The notebook that everybody starts with, below the repository.
 pub const WALKTHROUGH: &str = "notebooks/mesure-memoire.ipynb";
@@ -23,9 +23,15 @@ pub struct LabArgs {
     /// Installe PyTorch et le programme de mesure même si aucun GPU n'est trouvé
     #[arg(long)]
     torch: bool,
+    /// Installe un contrôle git, et rien d'autre : un commit dont un notebook contient des sorties sera refusé
+    #[arg(long, conflicts_with_all = ["no_open", "torch"])]
+    git_hook: bool,
 }
 
 pub fn run(arguments: &LabArgs) -> Result<ExitCode> {
+    if arguments.git_hook {
+        return git_hook::install(workspace::root());
+    }
     prerequisites::check()?;
     set_up(arguments.torch || worker::gpu_present())?;
     println!("\nLe parcours {WALKTHROUGH}, exécuté une fois (sa première cellule compile la bibliothèque) :");
@@ -36,6 +42,9 @@ pub fn run(arguments: &LabArgs) -> Result<ExitCode> {
         return Ok(verdict);
     }
     println!("\nTout est prêt.");
+    if git_hook::is_missing(workspace::root()) {
+        println!("Facultatif : « cargo xtask lab --git-hook » fait refuser par git les notebooks avec des sorties.");
+    }
     if arguments.no_open {
         println!("« cargo xtask lab » ouvrira JupyterLab.");
         return Ok(ExitCode::SUCCESS);

@@ -3,7 +3,11 @@
 
 mod bench;
 mod browser;
+mod clean;
+mod git_hook;
 mod golden;
+mod inspect;
+mod json_text;
 mod kernel;
 mod lab;
 mod notebook;
@@ -32,7 +36,7 @@ struct Arguments {
 enum Task {
     /// Installe tout ce qu'il faut, exécute le parcours une fois, puis ouvre JupyterLab
     Lab(lab::LabArgs),
-    /// Exécute un notebook dans un vrai noyau, cellule par cellule, sans jamais le modifier
+    /// Exécute un notebook dans un vrai noyau, sans le modifier ; ou contrôle et nettoie ce qui y est enregistré
     Notebook(notebook::NotebookArgs),
     /// Parcourt les notebooks dans JupyterLab, avec Chromium, comme une personne
     Browser(browser::BrowserArgs),

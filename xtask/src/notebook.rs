@@ -12,18 +12,30 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::python::{self, JUPYTER};
-use crate::{UsageError, workspace};
+use crate::{UsageError, clean, workspace};
 
 const EXECUTOR: &str = include_str!("notebook.py");
 
 /// A generous limit: the cold first cell of a notebook compiles the whole library.
 const TIMEOUT_SECONDS: u64 = 600;
 
+/// The options that say how to execute.
+const EXECUTION: [&str; 5] = ["tags", "skip_tags", "output", "timeout", "expect"];
+
 #[derive(Args)]
 pub struct NotebookArgs {
-    /// Le notebook à exécuter ; il n'est jamais modifié
-    #[arg(value_name = "FICHIER")]
-    file: PathBuf,
+    /// Le notebook à exécuter ; avec --check ou --clean, un ou plusieurs, ou rien pour tous ceux du projet
+    #[arg(value_name = "FICHIER", required_unless_present_any = ["check", "clean", "staged"])]
+    files: Vec<PathBuf>,
+    /// N'exécute rien : nomme les sorties, compteurs, ids, étiquettes et métadonnées qui sont de trop ou qui manquent
+    #[arg(long, conflicts_with_all = EXECUTION)]
+    check: bool,
+    /// N'exécute rien : retire du fichier les sorties, les compteurs et les métadonnées étrangères, et rien d'autre
+    #[arg(long, conflicts_with_all = EXECUTION, conflicts_with = "check")]
+    clean: bool,
+    /// Avec --check : regarde ce que le prochain commit git contiendra, pas les fichiers
+    #[arg(long, requires = "check", conflicts_with_all = ["files", "clean"])]
+    staged: bool,
     /// N'exécute que les cellules de code qui portent au moins une de ces étiquettes
     #[arg(long, value_name = "ÉTIQUETTE", value_delimiter = ',')]
     tags: Vec<String>,
@@ -46,7 +58,10 @@ impl NotebookArgs {
     /// Every cell of `file` but those with a certain tag.
     pub fn without_cells_tagged(tag: &str, file: PathBuf) -> Self {
         Self {
-            file,
+            files: vec![file],
+            check: false,
+            clean: false,
+            staged: false,
             tags: Vec::new(),
             skip_tags: vec![tag.to_owned()],
             output: None,
@@ -117,14 +132,24 @@ struct Cell {
 }
 
 pub fn run(arguments: &NotebookArgs) -> Result<ExitCode> {
-    let file = arguments.file.display();
+    match &arguments.files[..] {
+        _ if arguments.staged => clean::check_staged(),
+        files if arguments.check => clean::check(files),
+        files if arguments.clean => clean::clean(files),
+        [file] => execute(file, arguments),
+        _ => Err(UsageError("Un seul notebook s'exécute à la fois.".to_owned()).into()),
+    }
+}
+
+fn execute(path: &Path, arguments: &NotebookArgs) -> Result<ExitCode> {
+    let file = path.display();
     let unreadable = |error| UsageError(format!("{file} : lecture impossible ({error})."));
-    let source = fs::read_to_string(&arguments.file).map_err(unreadable)?;
+    let source = fs::read_to_string(path).map_err(unreadable)?;
     let output = arguments.output.as_deref().map(new_file).transpose()?;
-    let mut run = Run { expectations: &arguments.expect, executed: Vec::new(), failed: 0 };
+    let mut run = Run { file: path, expectations: &arguments.expect, executed: Vec::new(), failed: 0 };
     let notebook = run.execute(arguments, &source)?;
     run.check_unmet();
-    if fs::read_to_string(&arguments.file).ok().as_ref() != Some(&source) {
+    if fs::read_to_string(path).ok().as_ref() != Some(&source) {
         bail!("{file} a changé pendant l'exécution : une cellule y a écrit.");
     }
     if let Some(output) = output {
@@ -135,6 +160,7 @@ pub fn run(arguments: &NotebookArgs) -> Result<ExitCode> {
 
 /// A run in progress.
 struct Run<'a> {
+    file: &'a Path,
     expectations: &'a [Expectation],
     executed: Vec<String>,
     failed: usize,
@@ -143,7 +169,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// The executed notebook, after each cell has been judged and shown.
     fn execute(&mut self, arguments: &NotebookArgs, source: &str) -> Result<String> {
-        let folder = fs::canonicalize(&arguments.file)?.parent().map(Path::to_owned);
+        let folder = fs::canonicalize(self.file)?.parent().map(Path::to_owned);
         let request = json!({
             "text": source, "folder": folder, "timeout": arguments.timeout,
             "tags": arguments.tags, "skip_tags": arguments.skip_tags,
@@ -154,7 +180,7 @@ impl Run<'_> {
         for line in BufReader::new(events).lines() {
             match serde_json::from_str(&line?).context("l'exécuteur a répondu autre chose que prévu")? {
                 Event::Invalid { reason } => {
-                    let file = arguments.file.display();
+                    let file = self.file.display();
                     let message = format!("{file} n'est pas un notebook nbformat 4.5 valide : {reason}");
                     return Err(UsageError(message).into());
                 }
@@ -210,7 +236,7 @@ impl Run<'_> {
         if executed == 0 {
             let tags = arguments.tags.join(", ");
             let which = if tags.is_empty() { String::new() } else { format!(" avec l'étiquette {tags}") };
-            bail!("{} : aucune cellule de code{which}, rien n'a été exécuté.", arguments.file.display());
+            bail!("{} : aucune cellule de code{which}, rien n'a été exécuté.", self.file.display());
         }
         let plural = if executed > 1 { "s" } else { "" };
         println!("{executed} cellule{plural} exécutée{plural}, {} en échec", self.failed);

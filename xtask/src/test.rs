@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, Install, JUPYTER, PLAYWRIGHT, Pins};
-use crate::{browser, kernel, prerequisites, progress, worker, workspace};
+use crate::{browser, clean, kernel, prerequisites, progress, worker, workspace};
 
 /// Texts that cells of a notebook have to show where there is no GPU.
 type Shown = &'static [(&'static str, &'static str)];
@@ -18,9 +18,13 @@ pub const WALKTHROUGH_SHOWS: Shown = &[
     ("arithmetic", "17.03851604461669921875"),
     ("environment", "\"gpu_available\": false"),
     ("environment", "\"reason\": \"Aucune mesure : "),
-    ("measurement", "Aucune mesure : "),
-    ("export", "Rien à enregistrer, aucun fichier n'a été créé. Aucune mesure : "),
+    NOT_MEASURED,
+    NOT_SAVED,
 ];
+
+pub const NOT_MEASURED: (&str, &str) = ("measurement", "Aucune mesure : ");
+
+pub const NOT_SAVED: (&str, &str) = ("export", "Rien à enregistrer. Aucun fichier n'a été créé. Aucune mesure : ");
 
 pub const FORFAITS: &str = "notebooks/forfaits.ipynb";
 
@@ -49,6 +53,7 @@ fn every_check(steps: &mut Steps) -> Result<()> {
         // Without a browser its driver is of no use.
         start_installs(if chromium.is_some() { &[JUPYTER, PLAYWRIGHT] } else { &[JUPYTER] })
     })?;
+    steps.run("notebooks sans sorties", clean::project_is_clean)?;
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy)?;
