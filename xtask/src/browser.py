@@ -34,7 +34,6 @@ STOP_SECONDS = 10
 PAGE_SECONDS = 120
 # evcxr sends stderr from a thread of its own, which can come after the end of the cell.
 LATE_OUTPUT_SECONDS = 0.3
-LOG_CHARACTERS = 3000
 
 NOTEBOOK = ".jp-NotebookPanel:not(.lm-mod-hidden)"
 # The line at the foot of the window: before it says so, JupyterLab would ask which kernel to take.
@@ -225,9 +224,6 @@ class Server:
                 await asyncio.sleep(0.1)
         raise Stopped(f"JupyterLab: {START_SECONDS} s")
 
-    def last_words(self):
-        return self.log.read_text(errors="replace")[-LOG_CHARACTERS:] if self.log.exists() else ""
-
 
 class Screen:
     """The one page of a session, and what it does besides showing."""
@@ -394,7 +390,7 @@ async def run_session(number, session, chromium, request):
             await context.close()
         except (Stopped, BrowserError) as error:
             picture = screen and await screen.picture(whole=True)
-            emit("stopped", reason=str(error), picture=picture, log=server.last_words())
+            emit("stopped", reason=str(error), picture=picture, log=str(server.log))
 
 
 async def run(request):

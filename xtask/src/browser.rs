@@ -290,11 +290,11 @@ enum Event {
         noticed: Noticed,
     },
     Closed(Closed),
-    /// `log` is what JupyterLab wrote last.
+    /// `log` is the file into which JupyterLab and its kernels write.
     Stopped {
         reason: String,
         picture: Option<PathBuf>,
-        log: String,
+        log: PathBuf,
     },
     Finished,
 }
@@ -510,9 +510,11 @@ impl<'a> Run<'a> {
         self.report("fermé sans enregistrer", None, &summary, &closed.faults(created));
     }
 
-    fn stopped(&mut self, reason: &str, picture: Option<&Path>, log: &str) -> Result<()> {
+    fn stopped(&mut self, reason: &str, picture: Option<&Path>, log: &Path) -> Result<()> {
         self.report("parcours arrêté", None, "", &[reason.to_owned()]);
-        print!("{}", indented(log));
+        let kept = self.places.failures.join(format!("echec-{}.log", self.failed));
+        fs::copy(log, &kept).with_context(|| format!("impossible de garder {}", log.display()))?;
+        println!("    Journal de JupyterLab : {}", kept.display());
         // What could not be reached any more is not missed one by one.
         self.step = None;
         picture.map_or(Ok(()), |picture| self.keep_failure(picture))
