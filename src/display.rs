@@ -41,7 +41,10 @@ pub fn show<T: Present>(outcome: &Result<T, LabError>) -> Shown {
             let view = result.view();
             Shown { html: view.html(), text: view.text() }
         }
-        Err(error) => Shown { html: view::error_box(&error.explain()), text: harmless(&error.to_string()) },
+        Err(error) => {
+            let explanation = error.explain();
+            Shown { html: view::error_box(&explanation), text: view::error_text(&explanation) }
+        }
     }
 }
 

@@ -223,9 +223,11 @@ impl LabError {
                 "Rien n'a été ajouté.",
                 "Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau.",
             ),
-            Self::NothingToSave { reason } => {
-                Explanation::of_file("Rien à enregistrer", "Aucun fichier n'a été créé.", reason.as_str())
-            }
+            Self::NothingToSave { reason } => Explanation::of_file(
+                format!("Rien à enregistrer. {}", reason.trim_end_matches('.')),
+                "Aucun fichier n'a été créé.",
+                "",
+            ),
             Self::Unavailable(failure) => Explanation::unmeasured(failure.happened(), failure.way_out()),
             Self::WorkerMissing => Explanation::unmeasured(
                 "le programme de mesure iteragpu-worker n'est pas construit",

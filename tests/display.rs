@@ -98,7 +98,8 @@ fn an_error_is_a_box_that_says_what_happened_what_was_not_done_and_what_to_do() 
     {
         assert!(shown.html().contains(part), "{part}: {}", shown.html());
     }
-    assert_eq!(shown.text(), "bits : « 5 » refusé. Accepté : 4, 8, 16 ou 32.");
+    let text = "Rien n'a été calculé ni mesuré. Bits : « 5 » refusé. Que faire : Accepté : 4, 8, 16 ou 32.";
+    assert_eq!(shown.text(), text);
 }
 
 #[test]

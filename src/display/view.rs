@@ -89,7 +89,14 @@ fn shown_json(json: &str) -> String {
     }
 }
 
-/// What happened, what was not done, what to do.
+/// What was not done, what happened, what to do, on one line.
+pub fn error_text(explanation: &Explanation) -> String {
+    let Explanation { happened, not_done, way_out } = explanation;
+    let way_out = if way_out.is_empty() { String::new() } else { format!(" Que faire : {way_out}") };
+    harmless(&format!("{not_done} {}.{way_out}", capitalized(happened)))
+}
+
+/// The same as a box.
 pub fn error_box(explanation: &Explanation) -> String {
     let way_out = match explanation.way_out.as_str() {
         "" => String::new(),

@@ -15,7 +15,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde_json::Value;
 
 use crate::notebook::{Cell, Expectation};
-use crate::test::{NOTEBOOKS, Shown};
+use crate::test::{NOTEBOOKS, Notebook};
 use crate::{clean, python, workspace};
 
 /// A folder as people have them.
@@ -26,7 +26,7 @@ const MARK: &str = "<!-- commandes : nbconvert et papermill -->\n```console\n";
 
 /// Notebooks that neither program refuses, and what they should show. The first never does, and its words on
 /// stderr can come too late for the two programs; the second shows it, and stderr alone tells of the fault.
-const PLANTED: [Shown; 2] = [
+const PLANTED: [Notebook; 2] = [
     ("xtask/tests/notebooks/failed-question-mark.json", &[("parse", "never shown")]),
     ("xtask/tests/notebooks/stderr-then-result.json", &[("warned", "total 42")]),
 ];
@@ -67,7 +67,7 @@ fn planted_faults_are_found(outputs: &Path) -> Result<()> {
 }
 
 /// The program itself finds nothing wrong; what it has written must not pass.
-fn is_refused(mut attempt: Attempt, planted: &Shown) -> Result<()> {
+fn is_refused(mut attempt: Attempt, planted: &Notebook) -> Result<()> {
     workspace::output_of(&mut attempt.command)?;
     if judge(&attempt.executed, planted).is_ok() {
         bail!("{} : le défaut planté dans {} n'a pas été trouvé", attempt.executed.display(), planted.0);
@@ -154,13 +154,13 @@ fn module(folder: &Path, name: &str) -> Command {
     command
 }
 
-fn run(mut attempt: Attempt, shown: &Shown) -> Result<()> {
+fn run(mut attempt: Attempt, shown: &Notebook) -> Result<()> {
     workspace::output_of(&mut attempt.command)?;
     judge(&attempt.executed, shown)
 }
 
 /// Every code cell was executed, none has failed, and each shows what it should.
-fn judge(executed: &Path, (_, shown): &Shown) -> Result<()> {
+fn judge(executed: &Path, (_, shown): &Notebook) -> Result<()> {
     let name = executed.file_stem().unwrap_or_default().to_string_lossy();
     let notebook: Value = serde_json::from_str(&fs::read_to_string(executed)?)?;
     let faults = faults(&notebook, shown);

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a terminal program: printing is what it does")]
 
 mod bench;
+mod browser;
 mod clean;
 mod frontends;
 mod git_hook;
@@ -40,6 +41,8 @@ enum Task {
     Lab(lab::LabArgs),
     /// Exécute un notebook dans un vrai noyau, sans le modifier ; ou contrôle et nettoie ce qui y est enregistré
     Notebook(notebook::NotebookArgs),
+    /// Parcourt les notebooks dans JupyterLab, avec Chromium, comme une personne
+    Browser(browser::BrowserArgs),
     /// Installe PyTorch au besoin et compile le programme de mesure
     Worker,
     /// Lance toutes les vérifications du projet
@@ -83,6 +86,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
     match task {
         Task::Lab(arguments) => lab::run(arguments),
         Task::Notebook(arguments) => notebook::run(arguments),
+        Task::Browser(arguments) => browser::run(arguments),
         Task::Worker => worker::run(),
         Task::Test => test::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),

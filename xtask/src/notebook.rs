@@ -79,7 +79,7 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    fn parse(argument: &str) -> Result<Self, String> {
+    pub fn parse(argument: &str) -> Result<Self, String> {
         match argument.split_once('=') {
             Some((cell, text)) if !cell.is_empty() && !text.is_empty() => {
                 Ok(Self { cell: cell.to_owned(), text: text.to_owned() })
@@ -378,7 +378,7 @@ fn cut(line: &str) -> std::borrow::Cow<'_, str> {
     console::truncate_str(line, terminal.size().1.into(), "…")
 }
 
-fn indented(text: &str) -> String {
+pub fn indented(text: &str) -> String {
     text.lines().map(|line| format!("    {line}\n")).collect()
 }
 

@@ -86,7 +86,8 @@ fn output(path: &OsStr, program: &str, arguments: &[&str]) -> Option<String> {
     String::from_utf8(output.stdout).ok()
 }
 
-fn find(path: &OsStr, program: &str) -> Option<PathBuf> {
+/// The first program of this name on `path`.
+pub fn find(path: &OsStr, program: &str) -> Option<PathBuf> {
     env::split_paths(path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 

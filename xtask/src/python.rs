@@ -21,6 +21,9 @@ pub const JUPYTER: Pins = Pins { name: "jupyter", text: include_str!("../require
 /// Other programs that execute notebooks; only `cargo xtask test` needs them.
 pub const FRONTENDS: Pins = Pins { name: "frontends", text: include_str!("../frontends-requirements.txt") };
 
+/// Drives the browser of `cargo xtask browser`; it brings none of its own.
+pub const PLAYWRIGHT: Pins = Pins { name: "browser", text: include_str!("../browser-requirements.txt") };
+
 /// The version that tch 0.24 expects.
 pub const TORCH: Pins = Pins { name: "torch", text: "torch==2.11.0\n" };
 

@@ -6,33 +6,37 @@ use std::time::Instant;
 use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
-use crate::python::{self, FRONTENDS, Install, JUPYTER};
-use crate::{clean, frontends, kernel, prerequisites, progress, worker, workspace};
+use crate::python::{self, FRONTENDS, Install, JUPYTER, PLAYWRIGHT, Pins};
+use crate::{browser, clean, frontends, kernel, prerequisites, progress, worker, workspace};
 
-/// A notebook, and texts that cells of it have to show where there is no GPU.
-pub type Shown = (&'static str, &'static [(&'static str, &'static str)]);
+/// A notebook, and what it shows.
+pub type Notebook = (&'static str, Shown);
 
-pub const NOTEBOOKS: &[Shown] = &[
-    (
-        WALKTHROUGH,
-        &[
-            ("arithmetic", "17.03851604461669921875"),
-            ("environment", "\"gpu_available\": false"),
-            ("environment", "\"reason\": \"Aucune mesure : "),
-            ("measurement", "Aucune mesure : "),
-            ("export", "Rien à enregistrer. Aucun fichier n'a été créé. Aucune mesure : "),
-        ],
-    ),
-    (
-        "notebooks/forfaits.ipynb",
-        &[
-            ("price-list", "Le moins cher par GPU et par jour : v100"),
-            ("quote", "\"total_price_cents\": 456288"),
-            ("results", "\"accepted_units\": 1313"),
-            // 456288 / 1313, computed with Python's decimal at 28 digits.
-            ("cost", "347.5156130997715156130997715"),
-        ],
-    ),
+/// Texts that cells of a notebook have to show where there is no GPU.
+pub type Shown = &'static [(&'static str, &'static str)];
+
+pub const NOTEBOOKS: &[Notebook] = &[(WALKTHROUGH, WALKTHROUGH_SHOWS), (FORFAITS, FORFAITS_SHOW)];
+
+pub const WALKTHROUGH_SHOWS: Shown = &[
+    ("arithmetic", "17.03851604461669921875"),
+    ("environment", "\"gpu_available\": false"),
+    ("environment", "\"reason\": \"Aucune mesure : "),
+    NOT_MEASURED,
+    NOT_SAVED,
+];
+
+pub const NOT_MEASURED: (&str, &str) = ("measurement", "Rien n'a été mesuré.");
+
+pub const NOT_SAVED: (&str, &str) = ("export", "Aucun fichier n'a été créé. Rien à enregistrer. Aucune mesure : ");
+
+pub const FORFAITS: &str = "notebooks/forfaits.ipynb";
+
+pub const FORFAITS_SHOW: Shown = &[
+    ("price-list", "Le moins cher par GPU et par jour : v100"),
+    ("quote", "\"total_price_cents\": 456288"),
+    ("results", "\"accepted_units\": 1313"),
+    // 456288 / 1313, computed with Python's decimal at 28 digits.
+    ("cost", "347.5156130997715156130997715"),
 ];
 
 pub fn run() -> Result<ExitCode> {
@@ -42,12 +46,16 @@ pub fn run() -> Result<ExitCode> {
         println!("ÉCHEC de l'étape « {} » : {error:#}", steps.current);
     }
     // Last, and in words that programs look for.
-    println!("{} passed, {} failed", steps.passed, u8::from(outcome.is_err()));
+    println!("{} passed, {} failed, {} skipped", steps.passed, u8::from(outcome.is_err()), steps.skipped);
     Ok(if outcome.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn every_check(steps: &mut Steps) -> Result<()> {
-    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", start_installs)?;
+    let chromium = browser::chromium();
+    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", || {
+        // Without a browser its driver is of no use.
+        start_installs(if chromium.is_some() { &[JUPYTER, FRONTENDS, PLAYWRIGHT] } else { &[JUPYTER, FRONTENDS] })
+    })?;
     steps.run("notebooks sans sorties", clean::project_is_clean)?;
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
@@ -70,24 +78,34 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     })?;
     steps.run("tests de xtask, avec les notebooks qui doivent échouer", || {
         let mut test = workspace::cargo(&["test", "--locked", "-p", "xtask"]);
+        if chromium.is_some() {
+            test.env(browser::REQUIRED, "1");
+        }
         workspace::succeed(test.env("XTASK_KERNEL_REQUIRED", "1"))
     })?;
     steps.run("notebooks dans le noyau", || NOTEBOOKS.iter().try_for_each(executes))?;
-    steps.run("notebooks avec nbconvert et papermill", frontends::check)
+    steps.run("notebooks avec nbconvert et papermill", frontends::check)?;
+    if chromium.is_none() && !browser::required() {
+        steps.skip(IN_BROWSER, browser::NO_CHROMIUM);
+        return Ok(());
+    }
+    steps.cargo(IN_BROWSER, &["xtask", "browser"])
 }
+
+const IN_BROWSER: &str = "notebooks dans un vrai navigateur";
 
 const WORKER: &str = "iteragpu-worker";
 
 /// What takes longest and mostly waits for the network or a single core starts first.
-fn start_installs() -> Result<(Option<kernel::Build>, Option<Install>)> {
+fn start_installs(packages: &[Pins]) -> Result<(Option<kernel::Build>, Option<Install>)> {
     prerequisites::check()?;
     let kernel = kernel::start_build()?;
-    let packages = python::start_install(&[&[JUPYTER, FRONTENDS], worker::missing_packages()].concat())?;
+    let packages = python::start_install(&[packages, worker::missing_packages()].concat())?;
     Ok((kernel, packages))
 }
 
 /// As on a machine without GPU, also where there is one.
-fn executes((notebook, shown): &Shown) -> Result<()> {
+fn executes((notebook, shown): &(&str, Shown)) -> Result<()> {
     let mut command = workspace::cargo(&["xtask", "notebook", notebook]);
     command.env("CUDA_VISIBLE_DEVICES", "");
     for (cell, text) in *shown {
@@ -100,6 +118,7 @@ fn executes((notebook, shown): &Shown) -> Result<()> {
 #[derive(Default)]
 struct Steps {
     passed: usize,
+    skipped: usize,
     current: &'static str,
 }
 
@@ -112,6 +131,11 @@ impl Steps {
         self.passed += 1;
         println!("=== {name} : {}", progress::elapsed(started));
         Ok(value)
+    }
+
+    fn skip(&mut self, name: &str, reason: &str) {
+        println!("\n=== {name} : étape sautée, {reason}");
+        self.skipped += 1;
     }
 
     fn cargo(&mut self, name: &'static str, arguments: &[&str]) -> Result<()> {
