@@ -73,7 +73,8 @@ fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
     }
     let prices = show(&PriceList::shipped());
     assert_eq!(prices.html().matches("<tr>").count(), 1 + 45);
-    assert!(prices.text().starts_with("Tarifs, prix en USD"));
+    assert!(prices.text().starts_with("Tarifs, liste du "));
+    assert!(prices.html().contains("prix du lot (USD)"));
     let folder = tempfile::tempdir()?;
     let results = folder.path().join("r.csv");
     let added = show(&append(&measured()?, &results));

@@ -8,23 +8,19 @@ pub struct Grid {
     rows: Vec<Vec<Cell>>,
 }
 
-/// A column's title, and what its cells hold: words stand to the left, numbers to the right.
-#[derive(Clone, Copy)]
-pub enum Column {
-    Words(&'static str),
-    Numbers(&'static str),
+/// A column's title, with the unit, and what its cells hold: words stand to the left, numbers to the right.
+#[derive(Clone)]
+pub struct Column {
+    title: String,
+    is_number: bool,
 }
 
-impl Column {
-    fn title(self) -> &'static str {
-        match self {
-            Self::Words(title) | Self::Numbers(title) => title,
-        }
-    }
+pub fn words(title: &str) -> Column {
+    Column { title: title.to_owned(), is_number: false }
+}
 
-    fn is_number(self) -> bool {
-        matches!(self, Self::Numbers(_))
-    }
+pub fn numbers(title: &str) -> Column {
+    Column { title: title.to_owned(), is_number: true }
 }
 
 /// A text and what stands beside it in smaller letters.
@@ -76,14 +72,14 @@ impl Grid {
     }
 
     pub fn html(&self) -> String {
-        let header: String = self.columns.iter().map(|column| header_cell(*column)).collect();
+        let header: String = self.columns.iter().map(|column| header_cell(column)).collect();
         let mut html = format!(
             "<table style=\"border-collapse:collapse;color:inherit;font-size:inherit;margin:0.4em 0;font-variant-numeric:tabular-nums\">\
              <thead><tr>{header}</tr></thead>\n<tbody>\n"
         );
         for row in &self.rows {
             let cells = self.columns.iter().zip(row);
-            let cells: String = cells.map(|(column, cell)| body_cell(*column, cell)).collect();
+            let cells: String = cells.map(|(column, cell)| body_cell(column, cell)).collect();
             html += &format!("<tr>{cells}</tr>\n");
         }
         html + "</tbody></table>"
@@ -91,7 +87,7 @@ impl Grid {
 
     /// One line a row.
     pub fn text(&self) -> String {
-        let mut lines = vec![self.columns.iter().map(|column| column.title().to_owned()).collect::<Vec<_>>()];
+        let mut lines = vec![self.columns.iter().map(|column| column.title.clone()).collect::<Vec<_>>()];
         lines.extend(self.rows.iter().map(|row| row.iter().map(Cell::plain).collect()));
         let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
         let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
@@ -100,8 +96,7 @@ impl Grid {
             let mut aligned = String::new();
             for ((cell, width), column) in line.iter().zip(&widths).zip(&self.columns) {
                 let padding = " ".repeat(width - cell.chars().count());
-                aligned +=
-                    &if column.is_number() { format!("{padding}{cell}  ") } else { format!("{cell}{padding}  ") };
+                aligned += &if column.is_number { format!("{padding}{cell}  ") } else { format!("{cell}{padding}  ") };
             }
             text += aligned.trim_end();
             text.push('\n');
@@ -110,14 +105,14 @@ impl Grid {
     }
 }
 
-fn header_cell(column: Column) -> String {
-    let side = if column.is_number() { "right" } else { "left" };
-    let title = escaped(column.title());
+fn header_cell(column: &Column) -> String {
+    let side = if column.is_number { "right" } else { "left" };
+    let title = escaped(&one_line(&column.title));
     format!("<th scope=\"col\" style=\"text-align:{side};padding:0.25em 0.7em;vertical-align:bottom\">{title}</th>")
 }
 
-fn body_cell(column: Column, cell: &Cell) -> String {
-    let side = if column.is_number() { "right;white-space:nowrap" } else { "left" };
+fn body_cell(column: &Column, cell: &Cell) -> String {
+    let side = if column.is_number { "right;white-space:nowrap" } else { "left" };
     format!("<td style=\"text-align:{side};padding:0.25em 0.7em;vertical-align:top\">{}</td>", cell.html())
 }
 
@@ -127,7 +122,7 @@ mod tests {
 
     #[test]
     fn both_forms_align_words_left_and_numbers_right() {
-        let grid = Grid::new(&[Column::Words("nom"), Column::Numbers("octets")])
+        let grid = Grid::new(&[words("nom"), numbers("octets")])
             .row(["a".into(), Cell::with("12", "0 Gio")])
             .row(["long".into(), "7".into()]);
         assert_eq!(grid.text(), "nom       octets\na     12 (0 Gio)\nlong           7\n");
@@ -137,7 +132,7 @@ mod tests {
 
     #[test]
     fn text_from_outside_stays_text() {
-        let grid = Grid::new(&[Column::Words("<nom>")]).row(["<script>alert(1)</script>\n\u{1b}[31m".into()]);
+        let grid = Grid::new(&[words("<nom>")]).row(["<script>alert(1)</script>\n\u{1b}[31m".into()]);
         assert!(!grid.html().contains("<script") && !grid.html().contains('\u{1b}'));
         assert_eq!(grid.text().lines().count(), 2);
     }

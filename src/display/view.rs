@@ -59,7 +59,7 @@ impl View {
         }
         if let Some(json) = &self.json {
             html += &format!(
-                "<details open><summary>JSON</summary><pre style=\"font-family:monospace;white-space:pre-wrap;max-height:26em;overflow:auto\">{}</pre></details>\n",
+                "<details open><summary>JSON</summary><pre style=\"font-family:monospace;white-space:pre-wrap;word-break:normal;overflow-wrap:anywhere;max-height:26em;overflow:auto\">{}</pre></details>\n",
                 escaped(&shown_json(json))
             );
         }

@@ -3,8 +3,7 @@
 use super::Present;
 use super::chart::{memory_chart, times_chart};
 use super::figures::{decimal, integer, milliseconds, money, nearest_whole, rounded_gib};
-use super::grid::Column::{Numbers, Words};
-use super::grid::{Cell, Grid};
+use super::grid::{Cell, Grid, numbers, words};
 use super::view::View;
 use crate::environment::EnvironmentReport;
 use crate::estimate::Estimate;
@@ -20,7 +19,7 @@ const MAX_ROWS: usize = 60;
 const GIB_NOTE: &str = "Sous les octets, les mêmes en Gio (2^30 octets), arrondis à six décimales.";
 
 fn key_values() -> Grid {
-    Grid::new(&[Words("Grandeur"), Numbers("Valeur"), Words("Unité")])
+    Grid::new(&[words("Grandeur"), numbers("Valeur"), words("Unité")])
 }
 
 fn label(text: &str, key: &str) -> Cell {
@@ -69,7 +68,7 @@ impl Present for EnvironmentReport {
             Bfloat16Support::Emulated => "émulé",
         });
         let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
-        let grid = Grid::new(&[Words("Question"), Words("Réponse")])
+        let grid = Grid::new(&[words("Question"), words("Réponse")])
             .row([label("GPU demandé", "requested_device"), self.requested_device.as_str().into()])
             .row([label("Utilisable", "selected_device_available"), yes_no(self.selected_device_available)])
             .row([label("Nom", "selected_device_name"), text(&self.selected_device_name)])
@@ -159,14 +158,14 @@ impl Present for Measurement {
     fn view(&self) -> View {
         let groups = groups(&self.phases);
         let mut grid = Grid::new(&[
-            Words("Phase"),
-            Numbers("Temps (ms)"),
-            Numbers("Alloué, avant (octets)"),
-            Numbers("Alloué, à la fin (octets)"),
-            Numbers("Alloué, pic (octets)"),
-            Numbers("Réservé, avant (octets)"),
-            Numbers("Réservé, à la fin (octets)"),
-            Numbers("Réservé, pic (octets)"),
+            words("Phase"),
+            numbers("Temps (ms)"),
+            numbers("Alloué, avant (octets)"),
+            numbers("Alloué, à la fin (octets)"),
+            numbers("Alloué, pic (octets)"),
+            numbers("Réservé, avant (octets)"),
+            numbers("Réservé, à la fin (octets)"),
+            numbers("Réservé, pic (octets)"),
         ]);
         for group in groups.iter().take(MAX_ROWS) {
             let [a, b, c, d, e, f] = counters(group.first).map(bytes);
@@ -254,20 +253,20 @@ impl Present for Quote {
 
 impl Present for PriceList {
     fn view(&self) -> View {
+        let first = self.offers().first();
+        let (currency, date) = first.map_or(("", ""), |offer| (&offer.currency, &offer.snapshot_date));
         let mut grid = Grid::new(&[
-            Words("modèle"),
-            Words("nom"),
-            Numbers("GPU par lot"),
-            Numbers("jours"),
-            Numbers("prix du lot"),
-            Numbers("par GPU et par jour"),
+            words("modèle"),
+            words("nom"),
+            numbers("GPU par lot"),
+            numbers("jours"),
+            numbers(&format!("prix du lot ({currency})")),
+            numbers(&format!("par GPU et par jour ({currency})")),
         ]);
         for offer in self.by_price() {
             grid.push(price_row(offer));
         }
-        let first = self.offers().first();
-        let (currency, date) = first.map_or(("", ""), |offer| (&offer.currency, &offer.snapshot_date));
-        View::new(format!("Tarifs, prix en {currency}, liste du {date}")).grid(grid).note(format!(
+        View::new(format!("Tarifs, liste du {date}")).grid(grid).note(format!(
             "Le moins cher par GPU et par jour : {}. Le prix est celui du lot entier, pour toute la durée.",
             self.cheapest_models().join(", ")
         ))
@@ -291,10 +290,10 @@ fn price_row(offer: &Offer) -> [Cell; 6] {
 impl Present for AcceptedUnits {
     fn view(&self) -> View {
         let mut grid = Grid::new(&[
-            Words("Ensemble"),
-            Numbers("Unités essayées"),
-            Numbers("Unités acceptées"),
-            Numbers("Lignes du fichier"),
+            words("Ensemble"),
+            numbers("Unités essayées"),
+            numbers("Unités acceptées"),
+            numbers("Lignes du fichier"),
         ]);
         for set in self.unit_sets.iter().take(MAX_ROWS) {
             grid.push([
@@ -323,12 +322,12 @@ impl Present for Summary {
             let found = &environment.environment;
             let known = |value: &Option<String>| value.clone().unwrap_or_else(|| "inconnu".to_owned());
             let mut grid = Grid::new(&[
-                Words("Configuration"),
-                Words("Phase"),
-                Numbers("Lignes"),
-                Numbers("Temps (ms)"),
-                Numbers("Alloué, pic (octets)"),
-                Numbers("Réservé, pic (octets)"),
+                words("Configuration"),
+                words("Phase"),
+                numbers("Lignes"),
+                numbers("Temps (ms)"),
+                numbers("Alloué, pic (octets)"),
+                numbers("Réservé, pic (octets)"),
             ]);
             let configurations = environment.configurations.iter();
             let rows = configurations.flat_map(|entry| entry.phases.iter().map(|phase| (&entry.configuration, phase)));

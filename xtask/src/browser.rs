@@ -91,7 +91,10 @@ const SESSIONS: &[Session] = &[
             Step::Tagged("requires-gpu", STAND_IN),
             Step::Cell(
                 "export",
-                &[("export", "« mesures-notebook.json » existe déjà. Rien n'a été écrit, rien n'a été écrasé.")],
+                &[(
+                    "export",
+                    "Rien n'a été écrit, rien n'a été écrasé. Le fichier « mesures-notebook.json » existe déjà.",
+                )],
             ),
             Step::Tagged("cpu-only", &[("arithmetic", "17.03851604461669921875")]),
             Step::Close(&["mesures-notebook.json"]),
@@ -289,6 +292,8 @@ enum Event {
         #[serde(flatten)]
         noticed: Noticed,
     },
+    /// The kernel died while it started, and JupyterLab has started another.
+    Revived,
     Closed(Closed),
     /// `log` is the file into which JupyterLab and its kernels write.
     Stopped {
@@ -441,6 +446,9 @@ impl<'a> Run<'a> {
             Event::Restarted { seconds, noticed } => {
                 self.fresh = true;
                 self.report("noyau relancé", Some(seconds), "", &noticed.requests());
+            }
+            Event::Revived => {
+                println!("  noyau mort en démarrant ; JupyterLab en a lancé un autre, la cellule est reprise")
             }
             Event::Closed(closed) => self.closed(&closed),
             Event::Stopped { reason, picture, log } => self.stopped(&reason, picture.as_deref(), &log)?,
