@@ -139,8 +139,8 @@ fn the_kept_measurements_are_the_golden_ones() -> Outcome {
 fn median(observations: &Value) -> Option<f64> {
     let mut sorted: Vec<f64> = observations.as_array()?.iter().filter_map(Value::as_f64).collect();
     sorted.sort_by(f64::total_cmp);
-    // Every benchmark here has an odd number of observations.
-    sorted.get(sorted.len() / 2).copied().filter(|_| sorted.len() % 2 == 1)
+    let upper = sorted.get(sorted.len() / 2)?;
+    Some((sorted[(sorted.len() - 1) / 2] + upper) / 2.0)
 }
 
 fn timing_table() -> Result<String, Box<dyn std::error::Error>> {
@@ -196,5 +196,50 @@ fn the_readmes_ratios_are_those_of_the_first_benchmark() -> Outcome {
     );
     let sentence = sentence.replace('.', ",");
     assert!(read("README.md")?.contains(&sentence), "README.md should hold:\n{sentence}");
+    Ok(())
+}
+
+/// Medians of one kept run of `cargo xtask bench-kernel`, a cell a line.
+fn kernel_table(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let mut table = String::from(
+        "| notebook | cellule | cache vide | cache laissé tel quel | cache remis en état | rapport |\n\
+         | --- | --- | ---: | ---: | ---: | ---: |\n",
+    );
+    for notebook in kept["notebooks"].as_array().ok_or("no notebooks")? {
+        let name = notebook["notebook"].as_str().unwrap_or_default();
+        for (place, cell) in notebook["cache_mended"].as_array().ok_or("no cells")?.iter().enumerate() {
+            let of = |sort: &str| median(&notebook[sort][place]["seconds"]).ok_or("no observations");
+            let (left, mended) = (of("cache_as_left")?, of("cache_mended")?);
+            table += &format!(
+                "| {name} | {} | {:.2} s | {left:.2} s | {mended:.2} s | {:.1} |\n",
+                cell["id"].as_str().unwrap_or_default(),
+                of("empty_cache")?,
+                left / mended
+            );
+        }
+    }
+    Ok(table.replace(".ipynb", "").replace('.', ","))
+}
+
+fn bare_kernel_sentence(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let of = |place: usize| median(&kept["bare"][place]["seconds"]).ok_or("no observations");
+    let sentence = format!(
+        "La première cellule y prend {:.2} s, le premier `let` {:.2} s, le second {:.2} s, et une cellule ordinaire {:.2} s.",
+        of(0)?,
+        of(2)?,
+        of(3)?,
+        of(4)?
+    );
+    // French decimals; the sentence keeps its own full stop.
+    Ok(format!("{}.", sentence.trim_end_matches('.').replace('.', ",")))
+}
+
+#[test]
+fn the_kernels_times_are_those_of_the_kept_run() -> Outcome {
+    let kept: Value = serde_json::from_str(&read("docs/mesures/noyau.json")?)?;
+    let document = read("docs/noyau.md")?;
+    for expected in [kernel_table(&kept)?, bare_kernel_sentence(&kept)?] {
+        assert!(document.contains(&expected), "docs/noyau.md should hold:\n{expected}");
+    }
     Ok(())
 }

@@ -72,7 +72,7 @@ impl Grid {
     }
 
     pub fn html(&self) -> String {
-        let header: String = self.columns.iter().map(|column| header_cell(column)).collect();
+        let header: String = self.columns.iter().map(header_cell).collect();
         let mut html = format!(
             "<table style=\"border-collapse:collapse;color:inherit;font-size:inherit;margin:0.4em 0;font-variant-numeric:tabular-nums\">\
              <thead><tr>{header}</tr></thead>\n<tbody>\n"
