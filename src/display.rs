@@ -5,6 +5,8 @@
 //! background from the page, so that light and dark themes both work. Every text is escaped.
 
 mod chart;
+#[cfg(feature = "csv")]
+mod csv_views;
 mod figures;
 mod grid;
 mod view;

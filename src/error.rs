@@ -319,11 +319,13 @@ impl LabError {
         Self::NotTheProtocol { found: found.to_owned() }
     }
 
+    #[cfg(feature = "csv")]
     pub(crate) fn in_table(file: &str, line: u64, column: &str, found: &str, expected: String) -> Self {
         let (file, column) = (shortened(file, 120), column.to_owned());
         Self::InTable { file, line, column, found: shortened(found, 80), expected }
     }
 
+    #[cfg(feature = "csv")]
     pub(crate) fn unreadable(path: &str, source: io::Error) -> Self {
         Self::Unreadable { path: shortened(path, 120), source }
     }

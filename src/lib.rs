@@ -41,9 +41,12 @@ pub mod estimate;
 pub mod export;
 mod json;
 pub mod measure;
+#[cfg(feature = "csv")]
 pub mod pricing;
 pub mod protocol;
+#[cfg(feature = "csv")]
 pub mod results;
+#[cfg(feature = "csv")]
 mod table;
 pub mod worker;
 
@@ -53,5 +56,7 @@ pub use error::{Explanation, LabError};
 pub use estimate::{Estimate, estimate_weights};
 pub use export::{NewFile, Saved, save_new};
 pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure, measure_with_progress};
+#[cfg(feature = "csv")]
 pub use pricing::{Offer, PriceList, Quote};
+#[cfg(feature = "csv")]
 pub use results::{AcceptedUnits, Appended, Summary, accepted_units, append, summarize};

@@ -34,21 +34,7 @@ pub fn milliseconds(seconds: f64) -> String {
     decimal(&format!("{:.3}", seconds * 1000.0))
 }
 
-/// Whole cents as units of the currency: `162960` becomes `1 629,60`.
-pub fn money(cents: &str) -> String {
-    let padded = format!("{cents:0>3}");
-    let (units, cents) = padded.split_at(padded.len() - 2);
-    format!("{},{cents}", grouped(units))
-}
-
-/// A decimal rounded to a whole number, half up.
-pub fn nearest_whole(decimal: &str) -> String {
-    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
-    let up = fraction.as_bytes().first().is_some_and(|digit| *digit >= b'5');
-    whole.parse().map_or_else(|_| whole.to_owned(), |whole: u128| (whole + u128::from(up)).to_string())
-}
-
-fn grouped(digits: &str) -> String {
+pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {
         if position > 0 && (digits.len() - position).is_multiple_of(3) {
@@ -71,16 +57,6 @@ mod tests {
         );
         assert_eq!(decimal("1234.50000"), "1\u{202f}234,50000");
         assert_eq!(decimal("456"), "456");
-        let cases = [
-            ("7", "0,07"),
-            ("162960", "1\u{202f}629,60"),
-            ("100000000", "1\u{202f}000\u{202f}000,00"),
-            ("99999", "999,99"),
-        ];
-        for (cents, text) in cases {
-            assert_eq!(money(cents), text);
-        }
-        assert_eq!(["331.49", "331.5", "7"].map(nearest_whole), ["331", "332", "7"]);
     }
 
     #[test]

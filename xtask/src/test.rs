@@ -60,6 +60,9 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     steps.cargo("format", &["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--exclude", WORKER, "--all-targets", "--locked", "--", "-D", "warnings"];
     steps.cargo("clippy", &clippy)?;
+    let notebooks =
+        ["clippy", "-p", "iteragpu-lab", "--lib", "--no-default-features", "--locked", "--", "-D", "warnings"];
+    steps.cargo("clippy de la bibliothèque des notebooks", &notebooks)?;
     // This program's own tests come last: they need the kernel.
     steps.cargo("tests", &["test", "--workspace", "--exclude", WORKER, "--exclude", "xtask", "--locked"])?;
     steps.run("documentation", || {
