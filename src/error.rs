@@ -167,9 +167,31 @@ pub struct Explanation {
 }
 
 const NOT_MEASURED: &str = "Rien n'a été mesuré.";
+/// Before what is accepted in the place of a refused value.
+const ACCEPTED: &str = "Accepté : ";
 const NOT_COMPUTED: &str = "Rien n'a été calculé ni mesuré.";
 
 impl Explanation {
+    /// What happened as a sentence: reasons why nothing was measured are written to follow a colon.
+    pub fn sentence(&self) -> String {
+        let mut characters = self.happened.chars();
+        match characters.next() {
+            Some(first) if self.not_done == NOT_MEASURED => {
+                first.to_uppercase().chain(characters).chain(['.']).collect()
+            }
+            _ => format!("{}.", self.happened),
+        }
+    }
+
+    /// What to do as a sentence; `None` where nobody knows.
+    pub fn advice(&self) -> Option<String> {
+        match self.way_out.strip_prefix(ACCEPTED) {
+            Some(expected) => Some(format!("Que faire : écrire {expected}")),
+            None if self.way_out.is_empty() => None,
+            None => Some(format!("Que faire : {}", self.way_out)),
+        }
+    }
+
     fn unmeasured(happened: impl Into<String>, way_out: impl Into<String>) -> Self {
         Self { happened: happened.into(), not_done: NOT_MEASURED, way_out: way_out.into() }
     }
@@ -186,21 +208,22 @@ impl LabError {
             Self::InvalidArgument { name, found, expected } => Explanation {
                 happened: format!("{name} : « {found} » refusé"),
                 not_done: NOT_COMPUTED,
-                way_out: format!("Accepté : {expected}."),
+                way_out: format!("{ACCEPTED}{expected}."),
             },
             Self::InTable { file, line, column, found, expected } => Explanation {
                 happened: format!("{file}, ligne {line}, colonne {column} : « {found} » refusé"),
                 not_done: NOT_COMPUTED,
-                way_out: format!("Accepté : {expected}."),
+                way_out: format!("{ACCEPTED}{expected}."),
             },
             Self::Unreadable { path, source } => Explanation {
                 happened: format!("Le fichier « {path} » ne peut pas être lu ({})", io_words(source)),
                 not_done: NOT_COMPUTED,
-                way_out: String::new(),
+                way_out: "Vérifiez le nom du fichier et son dossier ; dans un notebook, un chemin part du dossier du notebook."
+                    .to_owned(),
             },
             Self::NoAcceptedUnits { file, reason } => Explanation {
                 happened: format!("{file} : aucun coût par unité acceptée n'existe"),
-                not_done: "Aucun coût n'a été calculé.",
+                not_done: "Aucune unité n'a été comptée.",
                 way_out: reason.clone(),
             },
             Self::FileExists { path } => Explanation::of_file(

@@ -161,7 +161,7 @@ impl PriceList {
             LabError::invalid(
                 "days",
                 &days.to_string(),
-                format!("une durée vendue pour {gpu} : {} jours", terms.join(", ")),
+                format!("une durée de la liste pour {gpu} : {} jours", terms.join(", ")),
             )
         })
     }
@@ -180,7 +180,12 @@ impl PriceList {
         near.retain(|(distance, _)| *distance <= (asked.chars().count() / 3).clamp(1, 2));
         near.sort_unstable();
         let near: Vec<&str> = near.into_iter().take(3).map(|(_, model)| model).collect();
-        let hint = if near.is_empty() { String::new() } else { format!(" (le plus proche : {})", near.join(", ")) };
+        let hint = match near[..] {
+            _ if models.contains(&asked.as_str()) => format!(" (en minuscules : {asked})"),
+            [] => String::new(),
+            [only] => format!(" (le plus proche : {only})"),
+            _ => format!(" (les plus proches : {})", near.join(", ")),
+        };
         format!("un modèle de la liste : {}{hint}", models.join(", "))
     }
 
@@ -206,7 +211,7 @@ impl PriceList {
             LabError::invalid(
                 "lots",
                 &lots.to_string(),
-                "un nombre de lots de 1 à ce que 64 bits peuvent compter en GPU et en centimes",
+                "un nombre entier de lots, à partir de 1, dont le prix en centimes tienne sur 64 bits",
             )
         };
         if lots == 0 {

@@ -77,8 +77,8 @@ fn refusals_name_the_option_and_what_exists() -> Outcome {
         ("--days", "5", "3, 7, 30 jours"),
         ("--days", "7.5", "en chiffres"),
         ("--gpu", "b20", "le plus proche : b200"),
-        ("--gpu", "B200", "le plus proche : b200"),
-        ("--gpu", "a100", "le plus proche : a100-80gb"),
+        ("--gpu", "B200", "en minuscules : b200"),
+        ("--gpu", "a100", "les plus proches : a100-80gb"),
         ("--gpu", "tpu-v9", "rtx-4090"),
         ("--gpu", "", "rtx-4090"),
     ];

@@ -68,7 +68,7 @@ fn many_repetitions_stay_readable() -> Outcome {
 #[test]
 fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
     let quote = show(&PriceList::shipped().and_then(|prices| prices.quote("b200", 7, 2, Some(11))));
-    for figure in ["4\u{202f}562,88", "41\u{202f}480,72727272727272727272727", "arrondi"] {
+    for figure in ["4\u{202f}562,88", "≈ 414,81", "41\u{202f}480,72727272727272727272727 centimes, arrondis"] {
         assert!(quote.html().contains(figure), "{figure}");
     }
     let prices = show(&PriceList::shipped());
@@ -82,7 +82,7 @@ fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
     let summary = show(&summarize(&results));
     assert!(summary.html().contains("34\u{202f}649\u{202f}088") && summary.html().contains("NVIDIA H200"));
     let nobody = show(&accepted_units(&results));
-    assert!(nobody.html().contains("Aucun coût n&#39;a été calculé."));
+    assert!(nobody.html().contains("Aucune unité n&#39;a été comptée."));
     let saved = show(&save_new(&measured().map_err(|_| LabError::WorkerMissing), folder.path().join("new.json")));
     assert!(saved.text().contains("nouveau fichier"));
     for shown in [quote, prices, added, summary, nobody, saved, show(&environment_report("cuda:0"))] {
@@ -95,11 +95,11 @@ fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
 fn an_error_is_a_box_that_says_what_happened_what_was_not_done_and_what_to_do() {
     let refused: Result<Estimate, LabError> = estimate_weights(1, 5, "0");
     let shown = show(&refused);
-    for part in ["Rien n&#39;a été calculé ni mesuré.", "Bits : « 5 » refusé.", "Que faire : Accepté : 4, 8, 16 ou 32."]
+    for part in ["Rien n&#39;a été calculé ni mesuré.", "bits : « 5 » refusé.", "Que faire : écrire 4, 8, 16 ou 32."]
     {
         assert!(shown.html().contains(part), "{part}: {}", shown.html());
     }
-    let text = "Rien n'a été calculé ni mesuré. Bits : « 5 » refusé. Que faire : Accepté : 4, 8, 16 ou 32.";
+    let text = "Rien n'a été calculé ni mesuré. bits : « 5 » refusé. Que faire : écrire 4, 8, 16 ou 32.";
     assert_eq!(shown.text(), text);
 }
 

@@ -11,10 +11,6 @@ use crate::results::{AcceptedUnits, Appended, PhaseSummary, Summary};
 impl Present for Quote {
     fn view(&self) -> View {
         let currency = self.currency.as_str();
-        let cents = format!("centimes ({currency})");
-        let rounded = |text: &str, is_rounded: bool| {
-            if is_rounded { Cell::with(decimal(text), "arrondi") } else { decimal(text).into() }
-        };
         let grid = key_values()
             .row([label("GPU", "gpu_name"), self.gpu_name.as_str().into(), "".into()])
             .row([label("Durée", "days"), self.days.to_string().into(), "jours".into()])
@@ -36,23 +32,28 @@ impl Present for Quote {
             ])
             .row([
                 label("Soit, par GPU du lot", "price_per_gpu_cents"),
-                rounded(&self.price_per_gpu_cents, self.price_per_gpu_is_rounded),
-                cents.as_str().into(),
+                quotient(&self.price_per_gpu_cents, self.price_per_gpu_is_rounded),
+                currency.into(),
             ])
             .row([
-                label("Résultats acceptés", "accepted_results"),
+                label("Unités acceptées", "accepted_results"),
                 self.accepted_results.map_or("non donné".into(), |accepted| integer(accepted).into()),
                 "".into(),
             ])
             .row([
-                label("Coût par résultat accepté", "cost_per_accepted_result_cents"),
+                label("Coût par unité acceptée", "cost_per_accepted_result_cents"),
                 self.cost_per_accepted_result_cents.as_ref().map_or("non calculé".into(), |cost| {
-                    rounded(cost, self.cost_per_accepted_result_is_rounded == Some(true))
+                    quotient(cost, self.cost_per_accepted_result_is_rounded == Some(true))
                 }),
-                cents.as_str().into(),
+                currency.into(),
             ]);
-        View::new("Prix d'un forfait : un calcul, d'après la liste de tarifs")
+        let title = match self.accepted_results {
+            Some(_) => "Prix d'un forfait et coût par unité acceptée : un calcul, d'après la liste de tarifs",
+            None => "Prix d'un forfait : un calcul, d'après la liste de tarifs",
+        };
+        View::new(title)
             .grid(grid)
+            .note(format!("Le tableau est en {currency}, le JSON en centimes (`…_cents`)."))
             .note(format!("Liste du {}. Source : {}.", self.snapshot_date, self.source))
             .json(self)
     }
@@ -74,7 +75,8 @@ impl Present for PriceList {
             grid.push(price_row(offer));
         }
         View::new(format!("Tarifs, liste du {date}")).grid(grid).note(format!(
-            "Le moins cher par GPU et par jour : {}. Le prix est celui du lot entier, pour toute la durée.",
+            "Le moins cher par GPU et par jour : {}. La liste est triée selon ce prix, qui ne dit rien des performances ; \
+             ≈ : arrondi au centime. Le prix du lot est celui du lot entier, pour toute la durée.",
             self.cheapest_models().join(", ")
         ))
     }
@@ -111,12 +113,16 @@ impl Present for AcceptedUnits {
             ]);
         }
         grid.push([
-            "Ensemble des unités".into(),
+            "Total, chaque ensemble compté une fois".into(),
             integer(self.attempted_units).into(),
             integer(self.accepted_units).into(),
             "".into(),
         ]);
-        let view = View::new(format!("Unités acceptées : {}, règle {}", self.work_unit, self.rule_version)).grid(grid);
+        let view = View::new(format!(
+            "Unités acceptées (unité : {} ; règle d'acceptation {})",
+            self.work_unit, self.rule_version
+        ))
+        .grid(grid);
         truncation(view, self.unit_sets.len()).json(self)
     }
 }
@@ -184,6 +190,15 @@ impl Present for Appended {
     fn view(&self) -> View {
         View::new(self.to_string())
     }
+}
+
+/// A quotient in cents as units of the currency; the cents are given in full where they are not whole.
+fn quotient(cents: &str, is_rounded: bool) -> Cell {
+    if !cents.contains('.') {
+        return money(cents).into();
+    }
+    let exactness = if is_rounded { ", arrondis au 28e chiffre" } else { "" };
+    Cell::with(format!("≈ {}", money(&nearest_whole(cents))), format!("{} centimes{exactness}", decimal(cents)))
 }
 
 /// Whole cents as units of the currency: `162960` becomes `1 629,60`.

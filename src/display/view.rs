@@ -91,28 +91,19 @@ fn shown_json(json: &str) -> String {
 
 /// What was not done, what happened, what to do, on one line.
 pub fn error_text(explanation: &Explanation) -> String {
-    let Explanation { happened, not_done, way_out } = explanation;
-    let way_out = if way_out.is_empty() { String::new() } else { format!(" Que faire : {way_out}") };
-    harmless(&format!("{not_done} {}.{way_out}", capitalized(happened)))
+    let advice = explanation.advice().map(|advice| format!(" {advice}")).unwrap_or_default();
+    harmless(&format!("{} {}{advice}", explanation.not_done, explanation.sentence()))
 }
 
 /// The same as a box.
 pub fn error_box(explanation: &Explanation) -> String {
-    let way_out = match explanation.way_out.as_str() {
-        "" => String::new(),
-        way_out => format!("<br>Que faire : {}", escaped(&harmless(way_out))),
-    };
+    let advice = explanation.advice().map(|advice| format!("<br>{}", escaped(&harmless(&advice)))).unwrap_or_default();
     format!(
         "<div style=\"border:1px solid;border-left:0.4em solid #c2410c;padding:0.5em 0.9em;max-width:60em\">\
-         <strong>{}</strong><br>{}.{way_out}</div>",
+         <strong>{}</strong><br>{}{advice}</div>",
         escaped(explanation.not_done),
-        escaped(&harmless(&capitalized(&explanation.happened))),
+        escaped(&harmless(&explanation.sentence())),
     )
-}
-
-fn capitalized(text: &str) -> String {
-    let mut characters = text.chars();
-    characters.next().map_or_else(String::new, |first| first.to_uppercase().chain(characters).collect())
 }
 
 /// Text on one line; what steers a terminal, a page or the kernel is gone.

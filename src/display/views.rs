@@ -14,7 +14,7 @@ use crate::protocol::Bfloat16Support;
 /// Longer tables end with a note; the JSON has everything.
 pub(super) const MAX_ROWS: usize = 60;
 
-const GIB_NOTE: &str = "Sous les octets, les mêmes en Gio (2^30 octets), arrondis à six décimales.";
+const GIB_NOTE: &str = "Sous les octets, les mêmes en Gio (2^30 octets), arrondis à six décimales. Le graphique compte en Mio (2^20 octets ; 1 Gio = 1 024 Mio) ou dans l'unité qu'il indique.";
 
 pub(super) fn key_values() -> Grid {
     Grid::new(&[words("Grandeur"), numbers("Valeur"), words("Unité")])
@@ -25,6 +25,9 @@ pub(super) fn label(text: &str, key: &str) -> Cell {
 }
 
 pub(super) fn bytes(count: u64) -> Cell {
+    if count == 0 {
+        return "0".into();
+    }
     Cell::with(integer(count), format!("{} Gio", rounded_gib(count)))
 }
 
@@ -38,11 +41,15 @@ impl Present for Estimate {
                 "bits".into(),
             ])
             .row([
-                label("Poids", "theoretical_weight_bytes"),
+                label("Poids, en octets", "theoretical_weight_bytes"),
                 integer(self.theoretical_weight_bytes).into(),
                 "octets".into(),
             ])
-            .row([label("Poids", "theoretical_weight_gib"), decimal(&self.theoretical_weight_gib).into(), "Gio".into()])
+            .row([
+                label("Poids, en Gio", "theoretical_weight_gib"),
+                decimal(&self.theoretical_weight_gib).into(),
+                "Gio".into(),
+            ])
             .row([
                 label("Réserve supposée", "assumed_reserve_gib"),
                 decimal(&self.assumed_reserve_gib).into(),
@@ -77,7 +84,7 @@ impl Present for EnvironmentReport {
                 }),
             ])
             .row([
-                label("Capacité de calcul", "selected_device_compute_capability"),
+                label("Génération (compute capability)", "selected_device_compute_capability"),
                 text(&self.selected_device_compute_capability),
             ])
             .row([label("bfloat16", "selected_device_bfloat16"), bfloat16.into()])
