@@ -53,7 +53,7 @@ impl Present for Quote {
         };
         View::new(title)
             .grid(grid)
-            .note(format!("Le tableau est en {currency}, le JSON en centimes (`…_cents`)."))
+            .note(format!("Le tableau est en {currency}, le JSON en centimes (clés en …_cents)."))
             .note(format!("Liste du {}. Source : {}.", self.snapshot_date, self.source))
             .json(self)
     }
