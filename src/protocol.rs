@@ -268,6 +268,8 @@ impl fmt::Display for Failure {
     }
 }
 
+impl std::error::Error for Failure {}
+
 /// What a CUDA start-up error usually means, from CUDA's documentation of its error codes.
 fn startup_advice(code: i32) -> &'static str {
     match code {
