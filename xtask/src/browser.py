@@ -235,7 +235,7 @@ class Screen:
         self.page, self.server, self.pictures, self.timeout = page, server, pictures, timeout
         self.away, self.complaints = [], []
         self.taken = 0
-        self.kernel_is_new = True
+        self.kernel_was_restarted = False
         page.context.on("request", lambda request: self.requested(request.url))
         page.on("websocket", lambda websocket: self.requested(websocket.url))
         page.on("console", lambda message: message.type == "error" and self.complaints.append(message.text))
@@ -267,7 +267,6 @@ class Screen:
         await self.page.goto(self.server.address(f"lab/tree/notebooks/{self.copy.name}") + "&reset")
         await self.page.locator(f"{NOTEBOOK} .jp-Cell").first.wait_for()
         await self.page.locator(IDLE).wait_for()
-        self.kernel_is_new = True
         seconds = time.monotonic() - started
         # The list of files leaves too little room for the notebook.
         await self.page.get_by_role("tab", name="File Browser").click()
@@ -313,22 +312,22 @@ class Screen:
         if self.cells[index].cell_type == "code":
             await self.page.wait_for_function(FINISHED, arg=[index, before], timeout=self.timeout * 1000)
             seconds = time.monotonic() - started
-            if self.kernel_is_new and await self.accept_another_kernel():
+            if self.kernel_was_restarted and await self.accept_another_kernel():
                 await self.select(index)
                 return await self.run(index)
-            self.kernel_is_new = False
+            self.kernel_was_restarted = False
             await self.refuse_dialog(self.cells[index].id)
             await self.report(index, seconds)
 
     async def accept_another_kernel(self):
-        """The kernel can die of a client that hangs up while it starts ("Broken pipe", evcxr 0.22), on a busy
-        machine above all. JupyterLab says so and starts another one, and a person goes on with that."""
+        """A restarted kernel can die of a client that hangs up while it starts ("Broken pipe", evcxr 0.22), on a
+        busy machine above all. JupyterLab says so and starts another one, and a person goes on with that."""
         dialog = self.page.locator(".jp-Dialog", has_text="Kernel Restarting")
         if not await dialog.count():
             return False
         await dialog.get_by_role("button", name="Ok").click()
         await self.page.locator(IDLE).wait_for()
-        self.kernel_is_new = False
+        self.kernel_was_restarted = False
         self.noticed()
         emit("revived")
         return True
@@ -354,7 +353,7 @@ class Screen:
         async with self.page.expect_response(lambda response: response.url.split("?")[0].endswith("/restart")):
             await self.page.locator(".jp-Dialog .jp-mod-accept").click()
         await self.page.locator(IDLE).wait_for()
-        self.kernel_is_new = True
+        self.kernel_was_restarted = True
         emit("restarted", seconds=time.monotonic() - started, **self.noticed())
 
     async def menu(self, name, entry):
