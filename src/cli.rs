@@ -58,8 +58,9 @@ pub fn answer_clap(error: &clap::Error) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// clap's own wording is English; its kinds and contexts are not.
-fn refusal(error: &clap::Error) -> String {
+/// What [`answer_clap`] says to a wrong command line. clap's own wording is English; its kinds and
+/// contexts are not.
+pub fn refusal(error: &clap::Error) -> String {
     let text = |kind| error.get(kind).map(context_text).unwrap_or_default();
     let argument = || text(ContextKind::InvalidArg);
     let usage = error.get(ContextKind::Usage).map(context_text).unwrap_or_default();

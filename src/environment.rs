@@ -8,7 +8,7 @@ use crate::arguments::parse_device;
 use crate::error::LabError;
 use crate::json;
 use crate::protocol::{Bfloat16Support, Request, VERSION, WorkerEnvironment};
-use crate::worker::{Answer, WorkerProgram};
+use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
 /// The environment of one chosen GPU. What could not be learnt is `null`, with the cause in
 /// `reason` or `driver_note`. `Display` prints it as JSON.
@@ -85,10 +85,34 @@ pub fn environment_report_with(
     worker: Result<WorkerProgram, LabError>,
     device: &str,
 ) -> Result<EnvironmentReport, LabError> {
+    environment_by(|request, on_row| worker.and_then(|worker| worker.ask(request, on_row)), device)
+}
+
+/// The same from what a worker once wrote.
+///
+/// # Errors
+/// As [`environment_report`].
+#[doc(hidden)]
+pub fn environment_recorded(
+    mut worker: Recorded<impl std::io::Read>,
+    device: &str,
+) -> Result<EnvironmentReport, LabError> {
+    environment_by(|request, on_row| worker.ask(request, on_row), device)
+}
+
+fn environment_by(
+    ask: impl FnOnce(&Request, OnRow<'_>) -> Result<Answer, LabError>,
+    device: &str,
+) -> Result<EnvironmentReport, LabError> {
     let device_index = parse_device("device", device)?;
-    let answer = worker.and_then(|worker| worker.ask(&Request::Environment { device_index }, &mut |_| Ok(())));
-    Ok(match answer {
-        Ok(Answer::Environment(environment)) => EnvironmentReport::of_worker(device, environment),
+    Ok(match ask(&Request::Environment { device_index }, &mut |_| Ok(())) {
+        Ok(Answer::Environment(environment)) if environment.is_consistent() => {
+            EnvironmentReport::of_worker(device, environment)
+        }
+        Ok(Answer::Environment(_)) => EnvironmentReport::without_libtorch(
+            device,
+            &LabError::not_the_protocol("un environnement sans GPU visible ni raison"),
+        ),
         Ok(Answer::Measured { .. }) => EnvironmentReport::without_libtorch(
             device,
             &LabError::not_the_protocol("une mesure au lieu de l'environnement"),

@@ -13,7 +13,7 @@ use crate::environment::EnvironmentReport;
 use crate::error::{LabError, shortened};
 use crate::json;
 use crate::protocol::Request;
-use crate::worker::{Answer, WorkerProgram};
+use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
 /// What is measured: `Linear(width, width) -> GELU -> Linear(width, width)` on inputs of shape
 /// `[batch, context, width]`. The defaults are the original's.
@@ -107,6 +107,14 @@ pub enum Dtype {
 }
 
 impl Dtype {
+    /// Bytes of one number.
+    pub(crate) fn bytes(self) -> u64 {
+        match self {
+            Self::Float32 => 4,
+            Self::Float16 | Self::Bfloat16 => 2,
+        }
+    }
+
     /// Name as PyTorch writes it.
     pub fn name(self) -> &'static str {
         match self {
@@ -283,10 +291,33 @@ pub fn measure_with(
     digest: bool,
     on_phase: &mut dyn FnMut(&PhaseRow),
 ) -> Result<Measurement, LabError> {
+    measure_by(|request, on_row| worker.ask(request, on_row), config, digest, on_phase)
+}
+
+/// The same from what a worker once wrote.
+///
+/// # Errors
+/// As [`measure`].
+#[doc(hidden)]
+pub fn measure_recorded(
+    mut worker: Recorded<impl std::io::Read>,
+    config: &MeasureConfig,
+    digest: bool,
+    on_phase: &mut dyn FnMut(&PhaseRow),
+) -> Result<Measurement, LabError> {
+    measure_by(|request, on_row| worker.ask(request, on_row), config, digest, on_phase)
+}
+
+fn measure_by(
+    ask: impl FnOnce(&Request, OnRow<'_>) -> Result<Answer, LabError>,
+    config: &MeasureConfig,
+    digest: bool,
+    on_phase: &mut dyn FnMut(&PhaseRow),
+) -> Result<Measurement, LabError> {
     let device_index = config.check()?;
     let request = Request::Measure { device_index, configuration: config.clone(), digest };
     let mut phases = Vec::new();
-    let answer = worker.ask(&request, &mut |row| {
+    let answer = ask(&request, &mut |row| {
         check_row(config, phases.len() as u64, &row)?;
         on_phase(&row);
         phases.push(row);
@@ -298,10 +329,13 @@ pub fn measure_with(
     if !is_complete(config, &phases) {
         return Err(LabError::not_the_protocol(&format!("une mesure finie après {} phases", phases.len())));
     }
+    let is_consistent = environment.is_consistent();
     let environment = EnvironmentReport::of_worker(&config.device, environment);
     let parameters = [2, config.width, config.width + 1].iter().product::<u64>();
-    if !environment.selected_device_available
+    if !is_consistent
+        || !environment.selected_device_available
         || synthetic_model.parameter_count != parameters
+        || synthetic_model.parameter_bytes != parameters * config.dtype.bytes()
         || digests_sha256.is_some() != digest
     {
         return Err(LabError::not_the_protocol("une mesure qui contredit sa demande"));

@@ -355,16 +355,16 @@ pub struct Quotient {
 const SIGNIFICANT_DIGITS: usize = 28;
 
 impl Quotient {
-    /// Divides; `denominator` is not zero, and below 2^124.
+    /// Divides; `denominator` is not zero.
     fn of(numerator: u64, denominator: u128) -> Self {
         let denominator = denominator.max(1);
         let mut mantissa = u128::from(numerator) / denominator;
         let mut remainder = u128::from(numerator) % denominator;
         let mut scale = 0;
         while remainder != 0 && digits(mantissa) < SIGNIFICANT_DIGITS {
-            remainder *= 10;
-            mantissa = mantissa * 10 + remainder / denominator;
-            remainder %= denominator;
+            let (digit, rest) = tenfold(remainder, denominator);
+            mantissa = mantissa * 10 + digit;
+            remainder = rest;
             scale += 1;
         }
         let half = remainder.cmp(&(denominator - remainder));
@@ -373,6 +373,15 @@ impl Quotient {
         }
         Self { text: plain(mantissa, scale), is_rounded: remainder != 0 }
     }
+}
+
+/// Quotient and remainder of ten times `remainder`, a product that need not fit in 128 bits.
+fn tenfold(remainder: u128, denominator: u128) -> (u128, u128) {
+    let missing = denominator - remainder;
+    (0..10).fold((0, 0), |(digit, sum), _| match sum.checked_sub(missing) {
+        Some(rest) => (digit + 1, rest),
+        None => (digit, sum + remainder),
+    })
 }
 
 fn digits(number: u128) -> usize {
@@ -394,13 +403,14 @@ impl fmt::Display for PriceList {
 
 /// Compares the prices of one GPU for one day, exactly: by products, not by quotients.
 fn compare_gpu_days(a: &Offer, b: &Offer) -> std::cmp::Ordering {
-    let gpu_days = |offer: &Offer| u128::from(offer.gpus_per_lot) * u128::from(offer.days);
-    let whole = |offer: &Offer, other: &Offer| u128::from(offer.lot_price_cents).checked_mul(gpu_days(other));
-    match (whole(a, b), whole(b, a)) {
-        (Some(a), Some(b)) => a.cmp(&b),
-        // Only lots of more than 2^64 GPU-days come here; the order of a display is all that is at stake.
-        (a, b) => b.is_some().cmp(&a.is_some()),
-    }
+    // A product of 192 bits, its upper 128 and its lower 64 bits.
+    let whole = |offer: &Offer, other: &Offer| {
+        let price = u128::from(offer.lot_price_cents);
+        let gpu_days = u128::from(other.gpus_per_lot) * u128::from(other.days);
+        let low = (gpu_days & u128::from(u64::MAX)) * price;
+        ((gpu_days >> 64) * price + (low >> 64), low as u64)
+    };
+    whole(a, b).cmp(&whole(b, a))
 }
 
 #[cfg(test)]
@@ -424,5 +434,34 @@ mod tests {
         for (numerator, denominator, text, is_rounded) in cases {
             assert_eq!(Quotient::of(numerator, denominator), Quotient { text: text.to_owned(), is_rounded });
         }
+    }
+
+    #[test]
+    fn divisors_of_128_bits_are_no_other_case() {
+        // By Python's decimal at 28 digits.
+        let largest = Quotient::of(u64::MAX, u128::from(u64::MAX) * u128::from(u64::MAX));
+        assert_eq!(largest.text, "0.00000000000000000005421010862427522170331137592");
+        assert!(largest.is_rounded);
+        assert_eq!(Quotient::of(1, 1 << 127).text.len(), 68);
+        assert_eq!(tenfold(7, 8), (8, 6));
+        assert_eq!(tenfold(u128::MAX - 1, u128::MAX), (9, u128::MAX - 10));
+    }
+
+    #[test]
+    fn enormous_terms_are_sorted_exactly() -> Result<(), LabError> {
+        let header = COLUMNS.join(",");
+        let rows = (1..=40u64).map(|step| {
+            let (days, cents) = (u64::MAX - step * step, step.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            format!("g{step},n,{},{days},{cents},USD,2026-11-30,s\n", if step % 3 == 0 { 1 } else { u64::MAX - step })
+        });
+        let list = PriceList::read("t.csv", format!("{header}\n{}", rows.collect::<String>()).as_bytes())?;
+        let sorted = list.by_price();
+        let per_day: Vec<f64> = sorted
+            .iter()
+            .map(|offer| offer.lot_price_cents as f64 / offer.gpus_per_lot as f64 / offer.days as f64)
+            .collect();
+        assert!(per_day.is_sorted_by(|one, other| *one <= other * (1.0 + 1e-12)), "{per_day:?}");
+        assert_eq!(list.to_json().matches("price_per_gpu_day_cents").count(), 40);
+        Ok(())
     }
 }

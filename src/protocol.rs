@@ -90,6 +90,16 @@ pub struct WorkerEnvironment {
     pub failure: Option<Failure>,
 }
 
+impl WorkerEnvironment {
+    /// Whether it has a visible GPU, or the reason why not.
+    pub(crate) fn is_consistent(&self) -> bool {
+        match self.selected_device {
+            Some(_) => self.visible_device_count > 0,
+            None => self.failure.is_some(),
+        }
+    }
+}
+
 /// The chosen GPU, as its driver describes it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SelectedDevice {

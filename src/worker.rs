@@ -78,43 +78,85 @@ impl WorkerProgram {
     /// Runs one request in one fresh process and passes each row on as it arrives.
     pub(crate) fn ask(&self, request: &Request, on_row: OnRow<'_>) -> Result<Answer, LabError> {
         let mut process = WorkerProcess::start(&self.path, request)?;
-        let answer = self.listen(request, &mut process, on_row);
+        let answer = listen(request, &mut process, self.patience, on_row);
         if answer.is_ok() {
             process.wait_for_exit();
         }
         answer
     }
+}
 
-    fn listen(&self, request: &Request, process: &mut WorkerProcess, on_row: OnRow<'_>) -> Result<Answer, LabError> {
-        let hello = process.next_message(Some(self.patience))?;
-        let Message::Hello { worker_version } = hello else {
-            return Err(LabError::not_the_protocol("un premier message sans version"));
-        };
-        if worker_version != VERSION {
-            return Err(LabError::WorkerVersion {
-                found: shortened(&worker_version, 40),
-                expected: VERSION.to_owned(),
-            });
-        }
-        let mut patience = Some(self.patience);
-        loop {
-            match (process.next_message(patience)?, request) {
-                // Nobody can say beforehand how long a measurement takes.
-                (Message::Ready, Request::Measure { .. }) => patience = None,
-                (Message::Phase { row }, Request::Measure { .. }) => {
-                    patience = None;
-                    on_row(row)?;
-                }
-                (Message::Environment { environment }, Request::Environment { .. }) => {
-                    return Ok(Answer::Environment(environment));
-                }
-                (Message::Measured { environment, synthetic_model, digests_sha256 }, Request::Measure { .. }) => {
-                    return Ok(Answer::Measured { environment, synthetic_model, digests_sha256 });
-                }
-                (Message::Failed { failure }, _) => return Err(LabError::Unavailable(failure)),
-                _ => return Err(LabError::not_the_protocol("un message qui n'a pas sa place ici")),
+/// Where a worker's messages come from.
+trait Messages {
+    /// The next message, waited for no longer than `patience`; none waits for ever.
+    fn next_message(&mut self, patience: Option<Duration>) -> Result<Message, LabError>;
+}
+
+/// Follows a worker from its greeting to its answer.
+fn listen(
+    request: &Request,
+    messages: &mut impl Messages,
+    given: Duration,
+    on_row: OnRow<'_>,
+) -> Result<Answer, LabError> {
+    let hello = messages.next_message(Some(given))?;
+    let Message::Hello { worker_version } = hello else {
+        return Err(LabError::not_the_protocol("un premier message sans version"));
+    };
+    if worker_version != VERSION {
+        return Err(LabError::WorkerVersion { found: shortened(&worker_version, 40), expected: VERSION.to_owned() });
+    }
+    let mut patience = Some(given);
+    loop {
+        match (messages.next_message(patience)?, request) {
+            // Nobody can say beforehand how long a measurement takes.
+            (Message::Ready, Request::Measure { .. }) => patience = None,
+            (Message::Phase { row }, Request::Measure { .. }) => {
+                patience = None;
+                on_row(row)?;
             }
+            (Message::Environment { environment }, Request::Environment { .. }) => {
+                return Ok(Answer::Environment(environment));
+            }
+            (Message::Measured { environment, synthetic_model, digests_sha256 }, Request::Measure { .. }) => {
+                return Ok(Answer::Measured { environment, synthetic_model, digests_sha256 });
+            }
+            (Message::Failed { failure }, _) => return Err(LabError::Unavailable(failure)),
+            _ => return Err(LabError::not_the_protocol("un message qui n'a pas sa place ici")),
         }
+    }
+}
+
+/// What a worker wrote, without the worker: it goes the way of a live one, so that any bytes at all
+/// can be tried in great number.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Recorded<R> {
+    output: BufReader<R>,
+    last_words: String,
+}
+
+impl<R: Read> Recorded<R> {
+    /// `output` stands for the standard output; `last_words`, for the end of the standard error.
+    pub fn new(output: R, last_words: &[u8]) -> Self {
+        Self { output: BufReader::new(output), last_words: String::from_utf8_lossy(last_words).into_owned() }
+    }
+
+    /// As [`WorkerProgram::ask`].
+    pub(crate) fn ask(&mut self, request: &Request, on_row: OnRow<'_>) -> Result<Answer, LabError> {
+        listen(request, self, Duration::ZERO, on_row)
+    }
+}
+
+impl<R: Read> Messages for Recorded<R> {
+    fn next_message(&mut self, _: Option<Duration>) -> Result<Message, LabError> {
+        let Some(line) = next_line(&mut self.output) else {
+            return Err(reason_of_end(0, &self.last_words, None));
+        };
+        message_in(&line).map_err(|found| match found {
+            NoMessage::Whole(found) => LabError::NotTheProtocol { found },
+            NoMessage::Cut(found) => reason_of_end(0, &self.last_words, Some(found)),
+        })
     }
 }
 
@@ -157,33 +199,19 @@ impl WorkerProcess {
         Ok(process)
     }
 
-    fn next_message(&mut self, patience: Option<Duration>) -> Result<Message, LabError> {
+    fn wait_for_line(&mut self, patience: Option<Duration>) -> Result<Vec<u8>, RecvTimeoutError> {
         let start = Instant::now();
-        let line = loop {
+        loop {
             let left = patience.map_or(GLANCE, |patience| patience.saturating_sub(start.elapsed()));
             match self.lines.recv_timeout(left.min(GLANCE)) {
                 // A dead worker's output can stay open in the hands of a process that it started.
                 Err(RecvTimeoutError::Timeout) if matches!(self.child.try_wait(), Ok(Some(_))) => {
-                    break self.lines.recv_timeout(GLANCE).map_err(|_| RecvTimeoutError::Disconnected);
+                    return self.lines.recv_timeout(GLANCE).map_err(|_| RecvTimeoutError::Disconnected);
                 }
                 Err(RecvTimeoutError::Timeout) if patience.is_none_or(|patience| start.elapsed() < patience) => {}
-                line => break line,
+                line => return line,
             }
-        };
-        match line {
-            Ok(line) => serde_json::from_slice(&line).map_err(|_| self.not_a_message(&line)),
-            Err(RecvTimeoutError::Timeout) => {
-                Err(LabError::WorkerSilent { seconds: patience.unwrap_or_default().as_secs() })
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(self.why_it_ended(None)),
         }
-    }
-
-    /// A cut line is what a dying worker leaves: then its end is the reason, not the line.
-    fn not_a_message(&mut self, line: &[u8]) -> LabError {
-        let found = without_paths(&shortened(String::from_utf8_lossy(line).trim_end(), 120));
-        let whole = line.ends_with(b"\n") || line.len() as u64 == LONGEST_LINE;
-        if whole { LabError::NotTheProtocol { found } } else { self.why_it_ended(Some(found)) }
     }
 
     fn why_it_ended(&mut self, cut_line: Option<String>) -> LabError {
@@ -194,16 +222,7 @@ impl WorkerProcess {
         if let Some(signal) = signal_of(status) {
             return LabError::WorkerKilled { signal, hint: signal_hint(signal) };
         }
-        let last_words = self.last_words();
-        if let Some(error) = loader_error(&last_words) {
-            return error;
-        }
-        if let Some(found) = cut_line {
-            return LabError::NotTheProtocol { found };
-        }
-        let last_words = last_words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("aucun").to_owned();
-        let last_words = without_paths(&shortened(&last_words, 300));
-        LabError::WorkerStopped { code: status.code().unwrap_or_default(), last_words }
+        reason_of_end(status.code().unwrap_or_default(), &self.last_words(), cut_line)
     }
 
     /// The end of what the worker wrote on its standard error; its reader may still be at work.
@@ -231,6 +250,21 @@ impl WorkerProcess {
     }
 }
 
+impl Messages for WorkerProcess {
+    fn next_message(&mut self, patience: Option<Duration>) -> Result<Message, LabError> {
+        match self.wait_for_line(patience) {
+            Ok(line) => message_in(&line).map_err(|found| match found {
+                NoMessage::Whole(found) => LabError::NotTheProtocol { found },
+                NoMessage::Cut(found) => self.why_it_ended(Some(found)),
+            }),
+            Err(RecvTimeoutError::Timeout) => {
+                Err(LabError::WorkerSilent { seconds: patience.unwrap_or_default().as_secs() })
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(self.why_it_ended(None)),
+        }
+    }
+}
+
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
         // Both are without effect on a process that has already been waited for.
@@ -246,16 +280,48 @@ fn in_background(task: impl FnOnce() + Send + 'static) -> Result<(), LabError> {
     thread::Builder::new().spawn(task).map(drop).map_err(LabError::WorkerStart)
 }
 
-/// Sends each line with its newline, until the end or a line that is too long.
+/// Sends each line, until the end.
 fn send_lines(output: impl Read, lines: &SyncSender<Vec<u8>>) {
     let mut output = BufReader::new(output);
-    loop {
-        let mut line = Vec::new();
-        match output.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line) {
-            Ok(1..) if lines.send(line).is_ok() => {}
-            _ => return,
+    while let Some(line) = next_line(&mut output) {
+        if lines.send(line).is_err() {
+            return;
         }
     }
+}
+
+/// The next line with its newline, or the start of one that is too long; none at the end.
+fn next_line(output: &mut impl BufRead) -> Option<Vec<u8>> {
+    let mut line = Vec::new();
+    let read = output.take(LONGEST_LINE).read_until(b'\n', &mut line);
+    matches!(read, Ok(1..)).then_some(line)
+}
+
+/// A line that is no message, as it is quoted.
+enum NoMessage {
+    Whole(String),
+    /// What a dying worker leaves: then its end is the reason, not the line.
+    Cut(String),
+}
+
+fn message_in(line: &[u8]) -> Result<Message, NoMessage> {
+    serde_json::from_slice(line).map_err(|_| {
+        let found = without_paths(&shortened(String::from_utf8_lossy(line).trim_end(), 120));
+        let is_whole = line.ends_with(b"\n") || line.len() as u64 == LONGEST_LINE;
+        if is_whole { NoMessage::Whole(found) } else { NoMessage::Cut(found) }
+    })
+}
+
+/// Why a worker that was not killed ended without an answer.
+fn reason_of_end(code: i32, last_words: &str, cut_line: Option<String>) -> LabError {
+    if let Some(error) = loader_error(last_words) {
+        return error;
+    }
+    if let Some(found) = cut_line {
+        return LabError::NotTheProtocol { found };
+    }
+    let last_words = last_words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("aucun");
+    LabError::WorkerStopped { code, last_words: without_paths(&shortened(last_words, 300)) }
 }
 
 /// Reads to the end and keeps the last few kilobytes, so that a talkative worker never blocks.

@@ -7,7 +7,7 @@ counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocate
 row() { printf '{"message":"phase","row":{"phase":"%s","run_index":%s,"elapsed_seconds":0.5,%s%s}}\n' "$1" "$2" "$counters" "$3"; }
 rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; }
 environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","pci_bus_id":"0000:3B:00.0","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"failure":null}'
-measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":%s,"parameter_bytes":16}}\n' "$environment" "$parameters"; }
+measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":%s,"parameter_bytes":%s}}\n' "$environment" "$parameters" "${bytes:-$((4 * parameters))}"; }
 failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
 
 read -r request
@@ -16,6 +16,9 @@ warmup=$(printf %s "$request" | sed -n 's/.*"warmup":\([0-9]*\).*/\1/p')
 parameters=$((2 * ${width:-0} * (${width:-0} + 1)))
 case $(basename "$0") in
 good) hello "$VERSION"; rows; measured ;;
+no-reason) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$(printf %s "$environment" | sed 's/"selected_device":{[^}]*}/"selected_device":null/')" ;;
+invisible) hello "$VERSION"; rows; environment=$(printf %s "$environment" | sed 's/"visible_device_count":1/"visible_device_count":0/'); measured ;;
+wrong-bytes) hello "$VERSION"; rows; bytes=5; measured ;;
 good-environment) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$environment" ;;
 talkative) hello "$VERSION"; i=0; while [ $i -lt 3000 ]; do echo "0123456789012345678901234567890123456789012345678901234567890123456789" >&2; i=$((i + 1)); done; rows; measured ;;
 slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; measured ;;

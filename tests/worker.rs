@@ -104,7 +104,7 @@ type Expected = fn(&LabError) -> bool;
 
 #[test]
 fn every_misbehaviour_has_its_own_reason() -> Outcome {
-    let cases: [(&str, Expected); 39] = [
+    let cases: [(&str, Expected); 41] = [
         ("silent", |e| matches!(e, LabError::WorkerSilent { seconds: 2 })),
         ("garbage", |e| matches!(e, LabError::NotTheProtocol { found } if found == "Segmentation tree ready")),
         ("binary", |e| matches!(e, LabError::NotTheProtocol { .. })),
@@ -129,6 +129,8 @@ fn every_misbehaviour_has_its_own_reason() -> Outcome {
         ("negative", |e| matches!(e, LabError::NotTheProtocol { .. })),
         ("wrong-iterations", |e| matches!(e, LabError::NotTheProtocol { .. })),
         ("wrong-model", |e| matches!(e, LabError::NotTheProtocol { .. })),
+        ("wrong-bytes", |e| matches!(e, LabError::NotTheProtocol { .. })),
+        ("invisible", |e| matches!(e, LabError::NotTheProtocol { .. })),
         ("missing-phase", |e| matches!(e, LabError::NotTheProtocol { .. })),
         ("unknown-kind", |e| matches!(e, LabError::NotTheProtocol { .. })),
         ("no-such-behaviour", |e| matches!(e, LabError::WorkerStopped { .. })),
@@ -158,7 +160,7 @@ fn every_misbehaviour_has_its_own_reason() -> Outcome {
             }
         }
     }
-    // 39 behaviours; those alike are three kills by one signal and rows out of place.
+    // 41 behaviours; those alike are three kills by one signal and rows out of place.
     assert!(texts.len() >= 28, "{texts:#?}");
     Ok(())
 }
@@ -177,7 +179,8 @@ fn the_environment_report_is_never_an_error_of_the_worker() -> Outcome {
     let report = environment_report_with(Ok(WorkerProgram::at(good.program())), "cuda:0")?;
     assert!(report.selected_device_available && report.reason.is_none());
 
-    for behaviour in ["silent-after-hello", "flood", "no-library", "killed", "garbage", "start-up", "good"] {
+    for behaviour in ["silent-after-hello", "flood", "no-library", "killed", "garbage", "start-up", "good", "no-reason"]
+    {
         let stand_in = StandIn::new(behaviour)?;
         let worker = WorkerProgram::at(stand_in.program()).with_patience(Duration::from_secs(2));
         let report = environment_report_with(Ok(worker), "cuda:0")?;

@@ -2,6 +2,7 @@
 //! standard output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments, 1
 //! anything else.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,39 +17,44 @@ use iteragpu_lab::{LabError, PriceList, Quote};
     version,
     about = "Calcule le prix d'un forfait GPU entier et, si on le demande, le coût d'un résultat accepté."
 )]
-struct Options {
+pub(crate) struct Options {
     /// Modèle de GPU, comme b200 ; --liste montre ceux qui existent
     #[arg(long, value_name = "MODÈLE", required_unless_present = "liste", allow_hyphen_values = true)]
-    gpu: Option<String>,
+    pub(crate) gpu: Option<String>,
     /// Durée du forfait en jours
     #[arg(long, value_name = "JOURS", required_unless_present = "liste", allow_hyphen_values = true)]
-    days: Option<String>,
+    pub(crate) days: Option<String>,
     /// Nombre de lots [par défaut : 1]
     #[arg(long, value_name = "NOMBRE", default_value = "1", allow_hyphen_values = true)]
-    lots: String,
+    pub(crate) lots: String,
     /// Nombre de résultats distincts réellement acceptés ; sans lui, le coût unitaire vaut null
     #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
-    accepted_results: Option<String>,
+    pub(crate) accepted_results: Option<String>,
     /// Fichier de résultats dont compter les unités distinctes acceptées
     #[arg(long, value_name = "FICHIER", conflicts_with = "accepted_results")]
-    results: Option<PathBuf>,
+    pub(crate) results: Option<PathBuf>,
     /// Fichier de tarifs à lire à la place de celui du projet
     #[arg(long, value_name = "FICHIER")]
-    tarifs: Option<PathBuf>,
+    pub(crate) tarifs: Option<PathBuf>,
     /// Montre la liste des tarifs, le moins cher par GPU et par jour d'abord
     #[arg(long, conflicts_with_all = ["gpu", "days", "accepted_results", "results"])]
-    liste: bool,
+    pub(crate) liste: bool,
     /// Donne la liste en JSON ; un prix l'est toujours
     #[arg(long)]
-    json: bool,
+    pub(crate) json: bool,
 }
 
 fn main() -> ExitCode {
-    let matches = in_french(Options::command()).try_get_matches();
-    match matches.and_then(|matches| Options::from_arg_matches(&matches)) {
+    match parse(std::env::args_os()) {
         Ok(options) => run(&options).map_or_else(fail, |text| print_result(&text)),
         Err(error) => answer_clap(&error),
     }
+}
+
+/// Reads a command line, the program's name first.
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Options, clap::Error> {
+    let matches = in_french(Options::command()).try_get_matches_from(arguments)?;
+    Options::from_arg_matches(&matches)
 }
 
 fn run(options: &Options) -> Result<String, LabError> {
@@ -60,7 +66,7 @@ fn run(options: &Options) -> Result<String, LabError> {
     }
 }
 
-fn quote(options: &Options, list: &PriceList) -> Result<Quote, LabError> {
+pub(crate) fn quote(options: &Options, list: &PriceList) -> Result<Quote, LabError> {
     let given = |text: &Option<String>| text.clone().unwrap_or_default();
     let days = parse_count("days", &given(&options.days))?;
     let lots = parse_count("lots", &options.lots)?;

@@ -2,6 +2,7 @@
 //! output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments or
 //! measurement unavailable, 1 anything else.
 
+use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,13 +24,13 @@ use iteragpu_lab::{
     version,
     about = "Calcule la taille des poids d'un modèle, décrit l'environnement GPU et mesure la mémoire d'un petit réseau."
 )]
-struct Line {
+pub(crate) struct Line {
     #[command(subcommand)]
-    task: Task,
+    pub(crate) task: Task,
 }
 
 #[derive(Subcommand)]
-enum Task {
+pub(crate) enum Task {
     /// Calcule les octets que prennent les poids, sans GPU
     Estimate(EstimateOptions),
     /// Décrit l'environnement GPU réellement accessible
@@ -42,7 +43,7 @@ enum Task {
 }
 
 #[derive(Subcommand)]
-enum ResultsTask {
+pub(crate) enum ResultsTask {
     /// Ajoute les lignes d'une mesure à votre copie de resultats-bruts.csv, créée au besoin
     Append(AppendOptions),
     /// Donne, par environnement, configuration et phase, le nombre de lignes, le minimum, la médiane et le maximum
@@ -52,61 +53,61 @@ enum ResultsTask {
 // Values are taken as text: the library checks them and words the refusal.
 
 #[derive(Args)]
-struct EstimateOptions {
+pub(crate) struct EstimateOptions {
     /// Nombre de paramètres, de 1 à 18446744073709551615
     #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
-    parameters: String,
+    pub(crate) parameters: String,
     /// Bits par paramètre : 4, 8, 16 ou 32
     #[arg(long, value_name = "BITS", allow_hyphen_values = true)]
-    bits: String,
+    pub(crate) bits: String,
     /// Réserve supposée en Gio, par exemple 4 ou 4.5 [par défaut : 0]
     #[arg(long, value_name = "GIO", default_value = "0", allow_hyphen_values = true)]
-    reserve_gib: String,
+    pub(crate) reserve_gib: String,
 }
 
 #[derive(Args)]
-struct EnvironmentOptions {
+pub(crate) struct EnvironmentOptions {
     /// Le GPU à examiner : cuda:0, cuda:1, etc. [par défaut : cuda:0]
     #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
-    device: String,
+    pub(crate) device: String,
 }
 
 #[derive(Args)]
-struct MeasureOptions {
+pub(crate) struct MeasureOptions {
     /// Le seul GPU à mesurer : cuda:0, cuda:1, etc. [par défaut : cuda:0]
     #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
-    device: String,
+    pub(crate) device: String,
     /// Première dimension des entrées [par défaut : 2]
     #[arg(long, value_name = "NOMBRE", default_value = "2", allow_hyphen_values = true)]
-    batch: String,
+    pub(crate) batch: String,
     /// Deuxième dimension des entrées [par défaut : 128]
     #[arg(long, value_name = "NOMBRE", default_value = "128", allow_hyphen_values = true)]
-    context: String,
+    pub(crate) context: String,
     /// Largeur des deux couches et troisième dimension des entrées [par défaut : 1024]
     #[arg(long, value_name = "NOMBRE", default_value = "1024", allow_hyphen_values = true)]
-    width: String,
+    pub(crate) width: String,
     /// Type des poids et des entrées : float32, float16 ou bfloat16 [par défaut : float32]
     #[arg(long, value_name = "TYPE", default_value = "float32", allow_hyphen_values = true)]
-    dtype: String,
+    pub(crate) dtype: String,
     /// Nombre de passages d'échauffement [par défaut : 3]
     #[arg(long, value_name = "NOMBRE", default_value = "3", allow_hyphen_values = true)]
-    warmup: String,
+    pub(crate) warmup: String,
     /// Nombre de passages mesurés après l'échauffement [par défaut : 5]
     #[arg(long, value_name = "NOMBRE", default_value = "5", allow_hyphen_values = true)]
-    repeats: String,
+    pub(crate) repeats: String,
     /// Graine du tirage des poids et des entrées [par défaut : 1729]
     #[arg(long, value_name = "NOMBRE", default_value = "1729", allow_hyphen_values = true)]
-    seed: String,
+    pub(crate) seed: String,
     /// Ajoute les empreintes SHA-256 des poids, des entrées et de la sortie
     #[arg(long)]
-    digest: bool,
+    pub(crate) digest: bool,
     /// Nouveau fichier JSON à créer ; sans cette option, le JSON va sur la sortie standard
     #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
-    output: Option<PathBuf>,
+    pub(crate) output: Option<PathBuf>,
 }
 
 #[derive(Args)]
-struct AppendOptions {
+pub(crate) struct AppendOptions {
     /// Fichier JSON d'une mesure, tel que l'écrit measure --output
     #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
     from: PathBuf,
@@ -116,18 +117,23 @@ struct AppendOptions {
 }
 
 #[derive(Args)]
-struct SummaryOptions {
+pub(crate) struct SummaryOptions {
     /// Fichier CSV de résultats
     #[arg(value_name = "FICHIER")]
     file: PathBuf,
 }
 
 fn main() -> ExitCode {
-    let matches = in_french(Line::command()).try_get_matches();
-    match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
+    match parse(std::env::args_os()) {
         Ok(line) => run(line.task),
         Err(error) => answer_clap(&error),
     }
+}
+
+/// Reads a command line, the program's name first.
+pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Line, clap::Error> {
+    let matches = in_french(Line::command()).try_get_matches_from(arguments)?;
+    Line::from_arg_matches(&matches)
 }
 
 fn run(task: Task) -> ExitCode {
@@ -144,7 +150,7 @@ fn run(task: Task) -> ExitCode {
     }
 }
 
-fn estimate(options: &EstimateOptions) -> Result<Estimate, LabError> {
+pub(crate) fn estimate(options: &EstimateOptions) -> Result<Estimate, LabError> {
     let parameters = parse_count("parameters", &options.parameters)?;
     estimate_weights(parameters, parse_bits("bits", &options.bits)?, &options.reserve_gib)
 }
@@ -171,7 +177,7 @@ fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
     })
 }
 
-fn configuration(options: &MeasureOptions) -> Result<MeasureConfig, LabError> {
+pub(crate) fn configuration(options: &MeasureOptions) -> Result<MeasureConfig, LabError> {
     Ok(MeasureConfig {
         device: options.device.clone(),
         batch: parse_count("batch", &options.batch)?,

@@ -26,6 +26,9 @@ const BARS: [(&str, RGBColor); 6] = [
 /// More dots are thinned out evenly, and the chart says so.
 const MAX_DOTS: usize = 1_000;
 
+/// The axis of times goes a little beyond the longest.
+const HEADROOM: f64 = 1.1;
+
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// Counters side by side, one group a phase: baseline, end and peak of allocated, then of reserved.
@@ -81,7 +84,8 @@ fn draw_memory(area: &Area<'_>, title: &str, phases: &[(String, [u64; 6])], larg
 /// None where there is nothing to draw.
 pub fn times_chart(seconds: &[f64]) -> Option<String> {
     let largest = seconds.iter().copied().fold(0.0, f64::max) * 1000.0;
-    if largest <= 0.0 {
+    // An axis without end cannot be divided: plotters would try for ever.
+    if largest <= 0.0 || !(largest * HEADROOM).is_finite() {
         return None;
     }
     let step = seconds.len().div_ceil(MAX_DOTS);
@@ -99,7 +103,7 @@ fn draw_times(area: &Area<'_>, title: &str, seconds: &[f64], step: usize, larges
         .margin(8)
         .x_label_area_size(40)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.5..seconds.len() as f64 + 0.5, 0.0..largest * 1.1)?;
+        .build_cartesian_2d(0.5..seconds.len() as f64 + 0.5, 0.0..largest * HEADROOM)?;
     chart
         .configure_mesh()
         .disable_x_mesh()
@@ -188,6 +192,8 @@ mod tests {
         let dots = |count: usize| times_chart(&vec![0.001; count]).map(|svg| svg.matches("<circle").count());
         assert_eq!([dots(0), dots(1), dots(1000)], [None, Some(1), Some(1000)]);
         assert_eq!(dots(200_000), Some(1000));
+        assert_eq!(times_chart(&[1.7e305]), None, "its axis would have no end");
+        assert!(times_chart(&[1e300]).is_some() && times_chart(&[f64::MIN_POSITIVE]).is_some());
         assert!(times_chart(&vec![0.001; 2001]).is_some_and(|svg| svg.contains("un point sur 3")));
     }
 

@@ -31,7 +31,10 @@ pub fn rounded_gib(bytes: impl Into<u128>) -> String {
 
 /// Seconds as milliseconds, to the nearest microsecond.
 pub fn milliseconds(seconds: f64) -> String {
-    decimal(&format!("{:.3}", seconds * 1000.0))
+    let milliseconds = seconds * 1000.0;
+    // Beyond what a float holds, the digits of the seconds are moved instead.
+    let text = if milliseconds.is_finite() { format!("{milliseconds:.3}") } else { format!("{seconds:.0}000.000") };
+    decimal(&text)
 }
 
 pub fn grouped(digits: &str) -> String {
@@ -75,6 +78,10 @@ mod tests {
         assert_eq!(
             [0.074_707_378, 0.000_029_1, 0.0, 61.5].map(milliseconds),
             ["74,707", "0,029", "0,000", "61\u{202f}500,000"]
+        );
+        assert!(
+            milliseconds(f64::MAX).starts_with("179\u{202f}769\u{202f}313")
+                && milliseconds(f64::MAX).ends_with("\u{202f}000,000")
         );
     }
 }

@@ -126,7 +126,7 @@ impl Group<'_> {
         };
         let middle = sorted.len() / 2;
         let median =
-            if sorted.len().is_multiple_of(2) { (sorted[middle - 1] + sorted[middle]) / 2.0 } else { sorted[middle] };
+            if sorted.len().is_multiple_of(2) { sorted[middle - 1].midpoint(sorted[middle]) } else { sorted[middle] };
         match sorted.len() {
             1 => milliseconds(median).into(),
             _ => Cell::with(milliseconds(median), format!("{} à {}", milliseconds(*min), milliseconds(*max))),

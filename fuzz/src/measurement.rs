@@ -1,0 +1,78 @@
+//! A measurement's JSON of any bytes: refused, or recorded and shown as it is.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use iteragpu_lab::results::{COLUMNS, read_measurement, run_id};
+use iteragpu_lab::{LabError, Measurement, append, summarize};
+
+use crate::inert::{assert_refused, assert_shows};
+use crate::scratch;
+
+pub fn check(data: &[u8]) {
+    let outcome = read_measurement(&scratch::holding("mesure.json", data));
+    match &outcome {
+        Ok(measurement) => {
+            assert_json(measurement);
+            assert_shows(&outcome);
+            assert_recorded(measurement);
+        }
+        Err(error) => {
+            assert!(matches!(error, LabError::NotAMeasurement { .. }), "{error:?}");
+            assert_refused(&outcome);
+        }
+    }
+}
+
+/// What is read says the same when it is written and read again.
+fn assert_json(measurement: &Measurement) {
+    let json = measurement.to_string();
+    assert_eq!(serde_json::from_str::<Measurement>(&json).unwrap(), *measurement);
+    let hash = json
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    assert_eq!(run_id(measurement), format!("{}-{hash:016x}", measurement.measured_at_utc));
+}
+
+/// A new file gets one row a pass, which reads back as what was measured; only once.
+fn assert_recorded(measurement: &Measurement) {
+    let file = scratch::fresh("resultats.csv");
+    let appended = append(measurement, &file);
+    assert_shows(&appended);
+    assert_eq!(appended.unwrap().rows, measurement.phases.len() as u64);
+    let written = fs::read(&file).unwrap();
+    assert_rows(measurement, &written);
+    assert_summary(measurement, &file);
+    assert!(matches!(append(measurement, &file), Err(LabError::RunAlreadyRecorded { line: 2, .. })));
+    assert_eq!((fs::read(&file).unwrap(), scratch::files()), (written, 1));
+}
+
+fn assert_rows(measurement: &Measurement, written: &[u8]) {
+    let mut reader = csv::Reader::from_reader(written);
+    assert_eq!(reader.headers().unwrap(), COLUMNS);
+    let rows: Vec<BTreeMap<String, String>> = reader.deserialize().map(Result::unwrap).collect();
+    assert_eq!(rows.len(), measurement.phases.len());
+    for (cells, row) in rows.iter().zip(&measurement.phases) {
+        assert_eq!(cells["phase"], row.phase);
+        assert_eq!(cells["elapsed_seconds"].parse::<f64>().unwrap().to_bits(), row.elapsed_seconds.to_bits());
+        assert_eq!(cells["peak_reserved_bytes"], row.peak_reserved_bytes.to_string());
+        for cell in cells.values() {
+            assert!(!cell.trim_start().starts_with(['=', '+', '-', '@']), "a formula: {cell}");
+        }
+    }
+}
+
+fn assert_summary(measurement: &Measurement, file: &std::path::Path) {
+    let outcome = summarize(file);
+    assert_shows(&outcome);
+    let summary = outcome.unwrap();
+    assert_eq!((summary.rows, summary.runs), (measurement.phases.len() as u64, 1));
+    assert_eq!(summary.environments.len(), 1);
+    assert_eq!(summary.environments[0].configurations.len(), 1);
+    for phase in &summary.environments[0].configurations[0].phases {
+        let rows: Vec<_> = measurement.phases.iter().filter(|row| row.phase == phase.phase).collect();
+        assert_eq!(phase.count, rows.len() as u64);
+        assert_eq!(phase.peak_allocated_bytes.max, rows.iter().map(|row| row.peak_allocated_bytes).max().unwrap());
+        assert_eq!(phase.elapsed_seconds.min, rows.iter().map(|row| row.elapsed_seconds).fold(f64::MAX, f64::min));
+    }
+}
