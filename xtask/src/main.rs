@@ -5,6 +5,7 @@ mod bench;
 mod browser;
 mod clean;
 mod frontends;
+mod fuzz;
 mod git_hook;
 mod golden;
 mod inspect;
@@ -47,6 +48,8 @@ enum Task {
     Worker,
     /// Lance toutes les vérifications du projet
     Test,
+    /// Cherche des entrées qui mettent la bibliothèque en défaut, et garde celles qu'il trouve
+    Fuzz(fuzz::FuzzArgs),
     /// Recalcule tarifs-forfaits.csv à partir des prix horaires publics
     Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
@@ -89,6 +92,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Browser(arguments) => browser::run(arguments),
         Task::Worker => worker::run(),
         Task::Test => test::run(),
+        Task::Fuzz(arguments) => fuzz::run(arguments),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),

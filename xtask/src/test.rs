@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, FRONTENDS, Install, JUPYTER, PLAYWRIGHT, Pins};
-use crate::{browser, clean, frontends, kernel, prerequisites, progress, worker, workspace};
+use crate::{browser, clean, frontends, fuzz, kernel, prerequisites, progress, worker, workspace};
 
 /// A notebook, and what it shows.
 pub type Notebook = (&'static str, Shown);
@@ -69,6 +69,7 @@ fn every_check(steps: &mut Steps) -> Result<()> {
         let mut doc = workspace::cargo(&["doc", "--no-deps", "--locked", "-p", "iteragpu-lab"]);
         workspace::succeed(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
     })?;
+    steps.run("entrées hostiles, quelques secondes chacune", fuzz::check)?;
     steps.cargo("commandes", &["build", "--release", "--locked"])?;
     steps.run("paquets Python", || packages.map_or(Ok(()), Install::finish))?;
     steps.run("programme de mesure", worker::build)?;
