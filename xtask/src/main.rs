@@ -4,6 +4,7 @@
 mod bench;
 mod browser;
 mod clean;
+mod deny;
 mod frontends;
 mod fuzz;
 mod git_hook;
@@ -50,6 +51,8 @@ enum Task {
     Test,
     /// Cherche des entrées qui mettent la bibliothèque en défaut, et garde celles qu'il trouve
     Fuzz(fuzz::FuzzArgs),
+    /// Contrôle les licences, les doublons et les sources des dépendances, et leurs failles connues si leur base se lit
+    Deny,
     /// Recalcule tarifs-forfaits.csv à partir des prix horaires publics
     Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
@@ -93,6 +96,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Worker => worker::run(),
         Task::Test => test::run(),
         Task::Fuzz(arguments) => fuzz::run(arguments),
+        Task::Deny => deny::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
