@@ -52,6 +52,18 @@ fn a_measurement_shows_every_counter_and_two_charts() -> Outcome {
 }
 
 #[test]
+fn times_beyond_what_a_float_multiplies_are_still_figures() -> Outcome {
+    let mut measurement = measured()?;
+    let row = measurement.phases.last().cloned().ok_or("no phase")?;
+    measurement.phases.push(row);
+    measurement.phases.iter_mut().for_each(|row| row.elapsed_seconds = f64::MAX);
+    let shown = show(&Ok(measurement));
+    assert!(!shown.text().contains("inf") && shown.text().contains("179\u{202f}769\u{202f}313"), "{}", shown.text());
+    assert_eq!(shown.html().matches("<svg").count(), 1, "times without end have no chart");
+    Ok(())
+}
+
+#[test]
 fn many_repetitions_stay_readable() -> Outcome {
     let mut measurement = measured()?;
     let last = measurement.phases.last().cloned().ok_or("no phase")?;
