@@ -185,8 +185,9 @@ fn memory_folder() -> Result<TempDir> {
 fn read(words: &str, seconds: u64) -> Search {
     let after = |marker: &str| words.lines().rev().find_map(|line| line.split_once(marker).map(|(_, rest)| rest));
     let number = |marker| after(marker).and_then(|rest| rest.split_whitespace().next()?.parse().ok()).unwrap_or(0);
-    let finding =
-        after("Test unit written to ").map(|path| Finding { input: PathBuf::from(path.trim()), words: reason(words) });
+    // An input that was merely slow is written down as well.
+    let written = after("Test unit written to ").filter(|path| !path.contains("slow-unit-"));
+    let finding = written.map(|path| Finding { input: PathBuf::from(path.trim()), words: reason(words) });
     Search { executions: number("stat::number_of_executed_units:"), coverage: number(" cov: "), seconds, finding }
 }
 
