@@ -40,9 +40,10 @@ fn assert_tags(html: &str) {
     for tag in tags {
         let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or_default();
         assert!(ELEMENTS.contains(&name), "<{tag}>");
+        // In the text between tags, the same letters load nothing.
+        assert!(!tag.contains("url("), "<{tag}>");
         // Quoted values apart, what remains are the names of attributes.
         let names: String = tag.split('"').step_by(2).collect();
         assert!(!names.contains(" on") && !names.contains("href") && !names.contains("src"), "<{tag}>");
     }
-    assert!(!html.contains("url("), "loads something: {html}");
 }
