@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, FRONTENDS, Install, JUPYTER, PLAYWRIGHT, Pins};
-use crate::{browser, clean, deny, frontends, fuzz, kernel, prerequisites, progress, worker, workspace};
+use crate::{browser, clean, frontends, fuzz, kernel, prerequisites, progress, worker, workspace};
 
 /// A notebook, and what it shows.
 pub type Notebook = (&'static str, Shown);
@@ -70,7 +70,6 @@ fn every_check(steps: &mut Steps) -> Result<()> {
         workspace::succeed(doc.env("RUSTDOCFLAGS", "-Dwarnings"))
     })?;
     steps.run("entrées hostiles, quelques secondes chacune", fuzz::check)?;
-    steps.run("licences et doublons", || deny::run().map(drop))?;
     steps.cargo("commandes", &["build", "--release", "--locked"])?;
     steps.run("paquets Python", || packages.map_or(Ok(()), Install::finish))?;
     steps.run("programme de mesure", worker::build)?;
