@@ -85,10 +85,11 @@ def summary(cell, seconds):
         "stderr": streamed("stderr"),
         "errors": ["\n".join(o.traceback) for o in cell.outputs if o.output_type == "error"],
         "results": [
-            str(content)
+            str(o.data[mime_type])
             for o in cell.outputs
             if o.output_type in ("execute_result", "display_data")
-            for content in o.data.values()
+            # The first is the one that is shown: plain text reads best in a terminal.
+            for mime_type in sorted(o.data, key=lambda mime_type: mime_type != "text/plain")
         ],
     }
 
