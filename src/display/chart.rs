@@ -1,7 +1,9 @@
 //! Charts of a measurement as SVG. Lines and letters take the page's own text colour, so that a
 //! chart reads in a light and in a dark theme.
 
+use plotters::chart::MeshStyle;
 use plotters::coord::Shift;
+use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
@@ -49,17 +51,7 @@ fn draw_memory(area: &Area<'_>, title: &str, phases: &[(String, [u64; 6])], larg
         .x_label_area_size(24)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..phases.len() as f64, 0.0..top)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_labels(0)
-        .y_desc(format!("mémoire ({unit})"))
-        .y_label_formatter(&|value| plain(*value))
-        .label_style(FONT.into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(INK.mix(0.2))
-        .light_line_style(INK.mix(0.0))
-        .draw()?;
+    in_ink(chart.configure_mesh().x_labels(0).y_desc(format!("mémoire ({unit})"))).draw()?;
     for (group, (_, counters)) in phases.iter().enumerate() {
         chart.draw_series(counters.iter().zip(BARS).enumerate().map(|(bar, (bytes, (_, colour)))| {
             let left = group as f64 + 0.08 + bar as f64 * 0.14;
@@ -104,25 +96,33 @@ fn draw_times(area: &Area<'_>, title: &str, seconds: &[f64], step: usize, larges
         .x_label_area_size(40)
         .y_label_area_size(64)
         .build_cartesian_2d(0.5..seconds.len() as f64 + 0.5, 0.0..largest * HEADROOM)?;
-    chart
-        .configure_mesh()
-        .disable_x_mesh()
-        .x_desc("numéro du passage")
-        .y_desc("temps (ms)")
-        .x_labels(seconds.len().clamp(3, 10))
-        .x_label_formatter(&|value| if value.fract() == 0.0 { integer(value.abs() as u64) } else { String::new() })
-        .y_label_formatter(&|value| plain(*value))
-        .label_style(FONT.into_font().color(&INK))
-        .axis_style(INK)
-        .bold_line_style(INK.mix(0.2))
-        .light_line_style(INK.mix(0.0))
-        .draw()?;
+    in_ink(
+        chart
+            .configure_mesh()
+            .x_desc("numéro du passage")
+            .y_desc("temps (ms)")
+            .x_labels(seconds.len().clamp(3, 10))
+            .x_label_formatter(&|value| if value.fract() == 0.0 { integer(value.abs() as u64) } else { String::new() }),
+    )
+    .draw()?;
     let dots = seconds.iter().enumerate().step_by(step);
     chart.draw_series(
         dots.map(|(index, time)| Circle::new((index as f64 + 1.0, time * 1000.0), 4, BARS[1].1.filled())),
     )?;
     Ok(())
 }
+
+/// What both charts have in common: horizontal lines only, and all of it in the page's text colour.
+fn in_ink<'m, 'a, 'b, DB: DrawingBackend>(mesh: &'m mut Mesh<'a, 'b, DB>) -> &'m mut Mesh<'a, 'b, DB> {
+    mesh.disable_x_mesh()
+        .y_label_formatter(&|value| plain(*value))
+        .label_style(FONT.into_font().color(&INK))
+        .axis_style(INK)
+        .bold_line_style(INK.mix(0.2))
+        .light_line_style(INK.mix(0.0))
+}
+
+type Mesh<'a, 'b, DB> = MeshStyle<'a, 'b, RangedCoordf64, RangedCoordf64, DB>;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 

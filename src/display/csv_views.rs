@@ -83,16 +83,13 @@ impl Present for PriceList {
 }
 
 fn price_row(offer: &Offer) -> [Cell; 6] {
-    let per_day = offer.gpu_day();
-    let exact = per_day.text.split_once('.').is_none();
-    let per_day = if exact { money(&per_day.text) } else { format!("≈ {}", money(&nearest_whole(&per_day.text))) };
     [
         offer.gpu.as_str().into(),
         offer.gpu_name.as_str().into(),
         integer(offer.gpus_per_lot).into(),
         integer(offer.days).into(),
         money(&offer.lot_price_cents.to_string()).into(),
-        per_day.into(),
+        units(&offer.gpu_day().text).into(),
     ]
 }
 
@@ -195,10 +192,15 @@ impl Present for Appended {
 /// A quotient in cents as units of the currency; the cents are given in full where they are not whole.
 fn quotient(cents: &str, is_rounded: bool) -> Cell {
     if !cents.contains('.') {
-        return money(cents).into();
+        return units(cents).into();
     }
     let exactness = if is_rounded { ", arrondis au 28e chiffre" } else { "" };
-    Cell::with(format!("≈ {}", money(&nearest_whole(cents))), format!("{} centimes{exactness}", decimal(cents)))
+    Cell::with(units(cents), format!("{} centimes{exactness}", decimal(cents)))
+}
+
+/// A quotient in cents as units of the currency, marked where it is rounded to a cent.
+fn units(cents: &str) -> String {
+    if cents.contains('.') { format!("≈ {}", money(&nearest_whole(cents))) } else { money(cents) }
 }
 
 /// Whole cents as units of the currency: `162960` becomes `1 629,60`.

@@ -90,10 +90,10 @@ fn present<T>(result: io::Result<T>) -> io::Result<Option<T>> {
 /// It looks like a makefile, with a `\` before each space of a path:
 ///
 /// ```text
-/// /tmp/.tmpX/deps/libserde.rmeta: src/lib.rs /tmp/.tmpX/build/serde/out/private.rs
+/// /build/kernel-1/deps/libserde.rmeta: src/lib.rs /build/kernel-1/build/serde/out/private.rs
 /// src/lib.rs:
-/// /tmp/.tmpX/build/serde/out/private.rs:
-/// # env-dep:OUT_DIR=/tmp/.tmpX/build/serde/out
+/// /build/kernel-1/build/serde/out/private.rs:
+/// # env-dep:OUT_DIR=/build/kernel-1/build/serde/out
 /// ```
 fn without_generated_files(text: &str) -> Option<String> {
     let folder = text.lines().find_map(|line| line.strip_prefix("# env-dep:OUT_DIR="))?;
@@ -132,17 +132,17 @@ mod tests {
 
     use super::*;
 
-    const STALE: &str = "/tmp/.tmpX/deps/libserde.rmeta: src/lib.rs /tmp/.tmpX/out/a.rs src/my\\ lib.rs /tmp/.tmpX/out/b\\ c.rs\n\
+    const STALE: &str = "/build/kernel-1/deps/libserde.rmeta: src/lib.rs /build/kernel-1/out/a.rs src/my\\ lib.rs /build/kernel-1/out/b\\ c.rs\n\
         \n\
-        src/lib.rs:\n/tmp/.tmpX/out/a.rs:\nsrc/my\\ lib.rs:\n/tmp/.tmpX/out/b\\ c.rs:\n\
+        src/lib.rs:\n/build/kernel-1/out/a.rs:\nsrc/my\\ lib.rs:\n/build/kernel-1/out/b\\ c.rs:\n\
         \n\
-        # env-dep:OUT_DIR=/tmp/.tmpX/out\n";
+        # env-dep:OUT_DIR=/build/kernel-1/out\n";
 
-    const MENDED: &str = "/tmp/.tmpX/deps/libserde.rmeta: src/lib.rs src/my\\ lib.rs\n\
+    const MENDED: &str = "/build/kernel-1/deps/libserde.rmeta: src/lib.rs src/my\\ lib.rs\n\
         \n\
         src/lib.rs:\nsrc/my\\ lib.rs:\n\
         \n\
-        # env-dep:OUT_DIR=/tmp/.tmpX/out\n";
+        # env-dep:OUT_DIR=/build/kernel-1/out\n";
 
     /// An entry with one dependency list.
     fn add_entry(folder: &Path, name: &str, list: &str) -> io::Result<PathBuf> {
@@ -157,10 +157,10 @@ mod tests {
     fn generated_files_are_taken_out_and_nothing_else() {
         assert_eq!(without_generated_files(STALE).as_deref(), Some(MENDED));
         assert_eq!(without_generated_files(MENDED), None);
-        assert_eq!(without_generated_files("a: src/lib.rs /tmp/out/a.rs\n"), None);
+        assert_eq!(without_generated_files("a: src/lib.rs /build/out/a.rs\n"), None);
         let spaced = "a: /t\\ p/out/a.rs b.rs\n/t\\ p/out/a.rs:\n# env-dep:OUT_DIR=/t p/out\n";
         assert_eq!(without_generated_files(spaced).as_deref(), Some("a: b.rs\n# env-dep:OUT_DIR=/t p/out\n"));
-        let neighbour = "a: /tmp/outer/a.rs\n# env-dep:OUT_DIR=/tmp/out\n";
+        let neighbour = "a: /build/outer/a.rs\n# env-dep:OUT_DIR=/build/out\n";
         assert_eq!(without_generated_files(neighbour), None);
     }
 
