@@ -8,11 +8,12 @@ use crate::arguments::parse_device;
 use crate::error::LabError;
 use crate::json;
 use crate::protocol::{Bfloat16Support, Request, VERSION, WorkerEnvironment};
+use crate::settings::RuntimeSettings;
 use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
 /// The environment of one chosen GPU. What could not be learnt is `null`, with the cause in
 /// `reason` or `driver_note`. `Display` prints it as JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentReport {
     /// Version of this library.
     pub lab_version: String,
@@ -50,6 +51,12 @@ pub struct EnvironmentReport {
     pub driver_version: Option<String>,
     /// Where `driver_version` comes from, or why it is absent, in French.
     pub driver_note: String,
+    /// Settings of libtorch that change what is measured; absent when it could not be asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_settings: Option<RuntimeSettings>,
+    /// Whether measurements under these settings compare with others, in French.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_settings_note: Option<String>,
     /// Why no measurement is possible, in French; absent when one is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
@@ -145,6 +152,8 @@ impl EnvironmentReport {
             selected_device_bfloat16: selected.as_ref().map(|device| device.bfloat16),
             driver_version: found.driver_version,
             driver_note: driver_note.to_owned(),
+            runtime_settings_note: found.runtime_settings.as_ref().map(RuntimeSettings::note),
+            runtime_settings: found.runtime_settings,
             reason: found.failure.map(|failure| LabError::Unavailable(failure).to_string()),
         }
     }
@@ -170,6 +179,8 @@ impl EnvironmentReport {
             selected_device_bfloat16: None,
             driver_version: None,
             driver_note: DRIVER_UNASKED.to_owned(),
+            runtime_settings: None,
+            runtime_settings_note: None,
             reason: Some(error.to_string()),
         }
     }

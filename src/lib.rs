@@ -46,6 +46,7 @@ pub mod pricing;
 pub mod protocol;
 #[cfg(feature = "csv")]
 pub mod results;
+pub mod settings;
 #[cfg(feature = "csv")]
 mod table;
 pub mod worker;

@@ -7,6 +7,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::measure::{Digests, MeasureConfig, PhaseRow, SyntheticModel};
+use crate::settings::RuntimeSettings;
 
 /// Version that both sides must share; it is the version of the packages.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -70,7 +71,7 @@ pub enum Message {
 }
 
 /// What only a process with libtorch can tell.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WorkerEnvironment {
     /// Version of the Rust binding.
     pub tch_version: String,
@@ -86,6 +87,8 @@ pub struct WorkerEnvironment {
     pub selected_device: Option<SelectedDevice>,
     /// Version of the vendor's driver, read through NVML.
     pub driver_version: Option<String>,
+    /// Settings that change what is measured; unknown when libtorch does not accept them.
+    pub runtime_settings: Option<RuntimeSettings>,
     /// Why the chosen GPU cannot be used, when it cannot.
     pub failure: Option<Failure>,
 }

@@ -28,6 +28,7 @@ pub const COLUMNS: &[&str] = &[
     "device",
     "device_name",
     "device_total_bytes",
+    "runtime_settings",
     "batch",
     "context",
     "width",
@@ -68,24 +69,25 @@ const DRIVER_VERSION: usize = 7;
 const DEVICE: usize = 8;
 const DEVICE_NAME: usize = 9;
 const DEVICE_TOTAL_BYTES: usize = 10;
-const BATCH: usize = 11;
-const CONTEXT: usize = 12;
-const WIDTH: usize = 13;
-const DTYPE: usize = 14;
-const WARMUP: usize = 15;
-const REPEATS: usize = 16;
-const SEED: usize = 17;
-const PHASE: usize = 18;
-const RUN_INDEX: usize = 19;
-const ITERATIONS: usize = 20;
-const ELAPSED_SECONDS: usize = 21;
+const RUNTIME_SETTINGS: usize = 11;
+const BATCH: usize = 12;
+const CONTEXT: usize = 13;
+const WIDTH: usize = 14;
+const DTYPE: usize = 15;
+const WARMUP: usize = 16;
+const REPEATS: usize = 17;
+const SEED: usize = 18;
+const PHASE: usize = 19;
+const RUN_INDEX: usize = 20;
+const ITERATIONS: usize = 21;
+const ELAPSED_SECONDS: usize = 22;
 /// The six counters stand side by side.
-const COUNTERS: std::ops::Range<usize> = 22..28;
-const WORK_UNIT: usize = 28;
-const UNIT_SET: usize = 29;
-const ATTEMPTED_UNITS: usize = 30;
-const ACCEPTED_UNITS: usize = 31;
-const RULE_VERSION: usize = 32;
+const COUNTERS: std::ops::Range<usize> = 23..29;
+const WORK_UNIT: usize = 29;
+const UNIT_SET: usize = 30;
+const ATTEMPTED_UNITS: usize = 31;
+const ACCEPTED_UNITS: usize = 32;
+const RULE_VERSION: usize = 33;
 
 #[cfg(test)]
 mod tests {
@@ -105,6 +107,7 @@ mod tests {
             (DEVICE, "device"),
             (DEVICE_NAME, "device_name"),
             (DEVICE_TOTAL_BYTES, "device_total_bytes"),
+            (RUNTIME_SETTINGS, "runtime_settings"),
             (BATCH, "batch"),
             (CONTEXT, "context"),
             (WIDTH, "width"),

@@ -116,12 +116,29 @@ fn an_error_is_a_box_that_says_what_happened_what_was_not_done_and_what_to_do() 
 }
 
 #[test]
+fn a_measurement_under_other_settings_carries_a_warning() -> Outcome {
+    const WARNING: &str = "Compteurs et durées ne se comparent qu'à ceux d'une mesure aux mêmes réglages.";
+    let mut measurement = measured()?;
+    assert!(!show(&Ok(measurement.clone())).text().contains(WARNING));
+    let settings = measurement.environment.runtime_settings.as_mut().ok_or("no settings")?;
+    settings.expandable_segments = true;
+    let environment = show(&Ok(measurement.environment.clone()));
+    for text in [show(&Ok(measurement)).text(), environment.text()] {
+        assert!(text.contains("expandable_segments=true") && text.contains(WARNING), "{text}");
+    }
+    Ok(())
+}
+
+#[test]
 fn text_from_files_and_drivers_cannot_run() -> Outcome {
     let mut measurement = measured()?;
     measurement.environment.selected_device_name = Some(HOSTILE.to_owned());
     measurement.environment.driver_version = Some(HOSTILE.to_owned());
     measurement.environment.reason = Some(HOSTILE.to_owned());
     measurement.phases[0].phase = HOSTILE.to_owned();
+    let settings = measurement.environment.runtime_settings.get_or_insert_default();
+    settings.allocator_backend = HOSTILE.to_owned();
+    settings.set_outside = vec![HOSTILE.to_owned()];
     assert_is_inert(&show(&Ok(measurement.environment.clone())));
     assert_is_inert(&show(&Ok(measurement)));
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::process::Command;
 
 use common::StandIn;
-use iteragpu_lab::{EnvironmentReport, Measurement};
+use iteragpu_lab::Measurement;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -53,13 +53,12 @@ fn the_readme_shows_the_estimate_that_the_command_prints() -> Outcome {
 #[test]
 fn the_readme_shows_a_kept_environment_and_a_kept_phase() -> Outcome {
     let readme = read("README.md")?;
-    let two_cards: Value = serde_json::from_str(&read("docs/mesures/h200-x2.json")?)?;
-    let environment: EnvironmentReport = serde_json::from_value(two_cards["environments"][0]["report"].clone())?;
+    let golden: Golden = serde_json::from_str(&read("docs/mesures/h200-golden.json")?)?;
+    let Measurement { environment, phases, .. } = &golden.measurements[0];
     let command = format!("$ mesure-memoire environment --device {}", environment.requested_device);
     expect_block(&readme, "environment", &[vec![command], lines(&environment.to_string())].concat())?;
 
-    let golden: Golden = serde_json::from_str(&read("docs/mesures/h200-golden.json")?)?;
-    let cold = serde_json::to_string_pretty(&golden.measurements[0].phases[2])?;
+    let cold = serde_json::to_string_pretty(&phases[2])?;
     expect_block(&readme, "cold_forward", &lines(&cold))
 }
 

@@ -326,7 +326,7 @@ fn broken_files_are_refused_by_line_and_column_and_left_alone() -> Outcome {
         ("ligne 1, colonne en-tête", missing),
         ("ligne 1, colonne en-tête", plain.replacen("phase,", "fase,", 1)),
         ("ligne 1, colonne en-tête", plain.replacen(',', "\t", 1000)),
-        ("ligne 2, colonne toutes", semicolons.replacen(';', ",", 40).replacen(',', ";", 34)),
+        ("ligne 2, colonne toutes", semicolons.replacen(';', ",", 40).replacen(',', ";", COLUMNS.len() - 1)),
         ("ligne 1, colonne en-tête", String::new()),
     ];
     let folder = tempfile::tempdir()?;
@@ -674,6 +674,44 @@ fn environments_are_kept_apart_and_said_to_differ() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn results_under_other_settings_are_said_not_to_compare() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("r.csv");
+    let mut measurement = measurements()?.swap_remove(0);
+    append(&measurement, &file)?;
+    let settings = measurement.environment.runtime_settings.as_mut().ok_or("a measurement without settings")?;
+    settings.expandable_segments = true;
+    append(&measurement, &file)?;
+    let summary = summarize(&file)?;
+    assert!(
+        summary.comparability.contains("ne sont pas comparables. Colonnes qui diffèrent : runtime_settings."),
+        "{}",
+        summary.comparability
+    );
+    let cells = summary.environments.iter().map(|entry| entry.environment.runtime_settings.as_deref());
+    assert_eq!(cells.collect::<Vec<_>>(), [Some("default"), Some("expandable_segments=true")]);
+    Ok(())
+}
+
+/// Measurements kept before settings were recorded read as before, under the same identifier.
+#[test]
+fn a_measurement_without_settings_is_read_and_its_cell_is_unknown() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let mut measurement = measurements()?.swap_remove(0);
+    measurement.environment.runtime_settings = None;
+    measurement.environment.runtime_settings_note = None;
+    let json = folder.path().join("m.json");
+    fs::write(&json, measurement.to_string())?;
+    assert!(!measurement.to_string().contains("runtime_settings"));
+    let read = read_measurement(&json)?;
+    assert_eq!(run_id(&read), run_id(&measurement));
+    let file = folder.path().join("r.csv");
+    append(&read, &file)?;
+    assert!(table(&fs::read_to_string(file)?)?[1..].iter().all(|row| row[column("runtime_settings")].is_empty()));
+    Ok(())
+}
+
 /// Rows that differ in nothing but one column of environment or configuration form two groups.
 #[test]
 fn each_column_of_environment_and_configuration_keeps_rows_apart() -> Outcome {
@@ -702,6 +740,7 @@ fn each_column_of_environment_and_configuration_keeps_rows_apart() -> Outcome {
         "driver_version",
         "device_name",
         "device_total_bytes",
+        "runtime_settings",
     ] {
         assert_eq!(groups(name, "12")?, (2, 2), "{name}");
         assert_eq!(groups(name, "")?, (2, 2), "{name}");

@@ -2,18 +2,29 @@
 // description, matmul precision, inference mode. Every function returns 0, or 1 with words in
 // `words`; no exception leaves this file.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <dlfcn.h>
 #include <exception>
+#include <iterator>
 #include <string>
+#include <typeinfo>
 #include <unistd.h>
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/InferenceMode.h>
 #include <caffe2/core/common.h>
+
+// Of libtorch_cuda, whose header needs CUDA's own. Weak: this file is also linked with a libtorch
+// that has no GPU library.
+namespace at::cuda {
+__attribute__((weak)) size_t getChosenWorkspaceSize();
+__attribute__((weak)) size_t getCUDABlasLtWorkspaceSize();
+} // namespace at::cuda
 
 namespace {
 
@@ -47,6 +58,15 @@ c10::DeviceAllocator* allocator() {
   return c10::getDeviceAllocator(c10::kCUDA);
 }
 
+// The backends are told apart by their classes: the function that names them is declared in a
+// header that needs CUDA's own.
+const char* allocator_backend() {
+  const auto* current = c10::GetAllocator(c10::kCUDA);
+  const std::string type = current ? typeid(*current).name() : "";
+  const auto is = [&](const char* name) { return type.find(name) != std::string::npos; };
+  return is("NativeCachingAllocator") ? "native" : is("CudaMallocAsyncAllocator") ? "cudaMallocAsync" : "other";
+}
+
 std::string build_option(const char* name) {
   const auto& options = caffe2::GetBuildOptions();
   const auto found = options.find(name);
@@ -68,6 +88,22 @@ struct IteragpuCounters {
   int64_t reserved;
   int64_t peak_allocated;
   int64_t peak_reserved;
+};
+
+struct IteragpuSettings {
+  char backend[32];
+  int expandable_segments;
+  uint64_t large_segment_bytes;
+  uint64_t max_split_bytes; // the largest number of 64 bits when there is no limit
+  uint64_t max_non_split_rounding_bytes;
+  uint64_t roundup_power2_divisions[32];
+  uint64_t roundup_ranges;
+  double garbage_collection_threshold;
+};
+
+struct IteragpuWorkspaces {
+  uint64_t cublas_bytes;
+  uint64_t cublaslt_bytes;
 };
 
 struct IteragpuDevice {
@@ -154,6 +190,32 @@ int iteragpu_describe_device(int index, IteragpuDevice* device, char* words, siz
         attribute(&device->capability_minor, kCapabilityMinor, handle) == 0;
     TORCH_CHECK(known, "the driver does not describe device ", index);
     device->total_bytes = total;
+  });
+}
+
+// What the allocator goes by; throws what libtorch says of a setting that it does not accept.
+int iteragpu_settings(IteragpuSettings* settings, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    using Config = c10::CachingAllocator::AcceleratorAllocatorConfig;
+    const auto& divisions = Config::roundup_power2_divisions();
+    TORCH_CHECK(divisions.size() <= std::size(settings->roundup_power2_divisions), "too many rounding ranges");
+    copy_text(allocator_backend(), settings->backend, sizeof settings->backend);
+    settings->expandable_segments = Config::use_expandable_segments() ? 1 : 0;
+    settings->large_segment_bytes = Config::large_segment_size();
+    settings->max_split_bytes = Config::max_split_size();
+    settings->max_non_split_rounding_bytes = Config::max_non_split_rounding_size();
+    settings->roundup_ranges = divisions.size();
+    std::copy(divisions.begin(), divisions.end(), settings->roundup_power2_divisions);
+    settings->garbage_collection_threshold = Config::garbage_collection_threshold();
+  });
+}
+
+// What the current device's first matrix products allocate beside their operands.
+int iteragpu_workspaces(IteragpuWorkspaces* workspaces, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    TORCH_CHECK(at::cuda::getChosenWorkspaceSize && at::cuda::getCUDABlasLtWorkspaceSize, "no GPU library");
+    workspaces->cublas_bytes = at::cuda::getChosenWorkspaceSize();
+    workspaces->cublaslt_bytes = at::cuda::getCUDABlasLtWorkspaceSize();
   });
 }
 

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::path::PathBuf;
 
 use iteragpu_lab::protocol::Failure;
+use iteragpu_lab::settings::RuntimeSettings;
 
 const TEXT: usize = 2048;
 
@@ -22,6 +23,24 @@ struct RawCounters {
     reserved: i64,
     peak_allocated: i64,
     peak_reserved: i64,
+}
+
+#[repr(C)]
+struct RawSettings {
+    backend: [c_char; 32],
+    expandable_segments: c_int,
+    large_segment_bytes: u64,
+    max_split_bytes: u64,
+    max_non_split_rounding_bytes: u64,
+    roundup_power2_divisions: [u64; 32],
+    roundup_ranges: u64,
+    garbage_collection_threshold: f64,
+}
+
+#[repr(C)]
+struct RawWorkspaces {
+    cublas_bytes: u64,
+    cublaslt_bytes: u64,
 }
 
 #[repr(C)]
@@ -46,6 +65,8 @@ unsafe extern "C" {
     fn iteragpu_device_count(count: *mut c_int, error: *mut RawCudaError, words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_select_device(index: c_int, error: *mut RawCudaError, words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_describe_device(index: c_int, device: *mut RawDevice, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_settings(settings: *mut RawSettings, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_workspaces(workspaces: *mut RawWorkspaces, words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_counters(index: c_int, counters: *mut RawCounters, words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_reset_peaks(index: c_int, words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_synchronize(index: c_int, words: *mut c_char, size: usize) -> c_int;
@@ -139,6 +160,42 @@ pub fn describe_device(index: i32) -> Result<Device, Failure> {
         capability_major: u32::try_from(raw.capability_major).unwrap_or(0),
         capability_minor: u32::try_from(raw.capability_minor).unwrap_or(0),
     })
+}
+
+/// The settings that the allocator goes by, without what is not its own.
+pub fn allocator_settings() -> Result<RuntimeSettings, Failure> {
+    let mut raw = RawSettings {
+        backend: [0; 32],
+        expandable_segments: 0,
+        large_segment_bytes: 0,
+        max_split_bytes: 0,
+        max_non_split_rounding_bytes: 0,
+        roundup_power2_divisions: [0; 32],
+        roundup_ranges: 0,
+        garbage_collection_threshold: 0.0,
+    };
+    // SAFETY: `raw` outlives the call and has the layout of its C++ twin.
+    checked(|words, size| unsafe { iteragpu_settings(&mut raw, words, size) })?;
+    let divisions = raw.roundup_power2_divisions.iter().zip(0..raw.roundup_ranges).map(|(divisions, _)| *divisions);
+    let rounds = divisions.clone().any(|divisions| divisions != 0);
+    Ok(RuntimeSettings {
+        allocator_backend: text(&raw.backend),
+        expandable_segments: raw.expandable_segments != 0,
+        large_segment_bytes: raw.large_segment_bytes,
+        max_split_bytes: Some(raw.max_split_bytes).filter(|bytes| *bytes != u64::MAX),
+        max_non_split_rounding_bytes: raw.max_non_split_rounding_bytes,
+        roundup_power2_divisions: divisions.filter(|_| rounds).collect(),
+        garbage_collection_threshold: raw.garbage_collection_threshold,
+        ..RuntimeSettings::default()
+    })
+}
+
+/// Sizes in bytes of the workspaces of cuBLAS and cuBLASLt on the current device.
+pub fn workspaces() -> Result<(u64, u64), Failure> {
+    let mut raw = RawWorkspaces { cublas_bytes: 0, cublaslt_bytes: 0 };
+    // SAFETY: `raw` outlives the call and has the layout of its C++ twin.
+    checked(|words, size| unsafe { iteragpu_workspaces(&mut raw, words, size) })?;
+    Ok((raw.cublas_bytes, raw.cublaslt_bytes))
 }
 
 /// The allocator's counters for a device.

@@ -1,9 +1,10 @@
 //! What this process can tell about libtorch, the driver and the chosen GPU.
 
-use std::fs;
 use std::thread::{self, JoinHandle};
+use std::{env, fs};
 
 use iteragpu_lab::protocol::{Bfloat16Support, Failure, SelectedDevice, WorkerEnvironment};
+use iteragpu_lab::settings::{RuntimeSettings, UNREADABLE};
 use nvml_wrapper::Nvml;
 
 use crate::boundary::{self, Device};
@@ -49,8 +50,28 @@ pub fn environment(device_index: u32, driver: DriverVersion) -> Result<WorkerEnv
         Ok(device) => found.selected_device = Some(described(device)),
         Err(failure) => found.failure = Some(failure),
     }
+    match runtime_settings() {
+        Ok(settings) => found.runtime_settings = Some(settings),
+        // PyTorch would refuse to allocate with a setting that it does not know.
+        Err(failure) => found.failure = found.failure.or(Some(failure)),
+    }
     found.driver_version = driver.wait();
     Ok(found)
+}
+
+fn runtime_settings() -> Result<RuntimeSettings, Failure> {
+    let is_set = |name: &&str| env::var_os(name).is_some();
+    let set_outside = UNREADABLE.into_iter().filter(is_set).map(str::to_owned).collect();
+    Ok(RuntimeSettings { set_outside, ..boundary::allocator_settings()? })
+}
+
+/// Adds the sizes of the workspaces of the current device. Apart from the rest: the question
+/// initializes what the first matrix product would otherwise initialize.
+pub fn add_workspaces(found: &mut WorkerEnvironment) {
+    if let (Some(settings), Ok((cublas, cublaslt))) = (&mut found.runtime_settings, boundary::workspaces()) {
+        settings.cublas_workspace_bytes = Some(cublas);
+        settings.cublaslt_workspace_bytes = Some(cublaslt);
+    }
 }
 
 fn select_device(device_index: u32, visible: &mut u32) -> Result<Device, Failure> {

@@ -22,7 +22,12 @@ pub fn of_tch(error: TchError) -> Failure {
 pub fn of_words(words: &str) -> Failure {
     // What follows is advice on allocator settings, or a list of C++ frames.
     let first_line = words.lines().next().unwrap_or_default();
-    let first_line = first_line.split(" Including non-PyTorch memory").next().unwrap_or_default().trim().to_owned();
+    let first_line = first_line
+        .split(" Including non-PyTorch memory")
+        .next()
+        .unwrap_or_default()
+        .trim_matches([' ', '.'])
+        .to_owned();
     if words.contains("CUDA out of memory") {
         Failure::OutOfGpuMemory { words: first_line }
     } else if words.contains("DefaultCPUAllocator") {
@@ -52,7 +57,7 @@ mod tests {
         // First lines as PyTorch 2.11.0 wrote them on an H200 and on a CPU.
         let gpu = "CUDA out of memory. Tried to allocate 1.53 TiB. GPU 0 has a total capacity of 139.80 GiB \
                    of which 139.26 GiB is free. Including non-PyTorch memory, this process has 540.00 MiB memory in use.\nException raised";
-        assert!(matches!(of_words(gpu), Failure::OutOfGpuMemory { words } if words.ends_with("139.26 GiB is free.")));
+        assert!(matches!(of_words(gpu), Failure::OutOfGpuMemory { words } if words.ends_with("139.26 GiB is free")));
         let host = "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.";
         assert!(matches!(of_words(host), Failure::OutOfHostMemory { .. }));
         assert!(matches!(of_words("mat1 and mat2 shapes cannot be multiplied"), Failure::Libtorch { .. }));

@@ -14,7 +14,7 @@ use std::{fs, thread};
 
 use iteragpu_lab::protocol::{Failure, Message, Request, VERSION};
 
-use crate::environment::{DriverVersion, environment};
+use crate::environment::{DriverVersion, add_workspaces, environment};
 use crate::output::Output;
 
 fn main() {
@@ -41,7 +41,11 @@ fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
     let driver = DriverVersion::start_reading();
     match request {
         Request::Environment { device_index } => {
-            Ok(Message::Environment { environment: environment(device_index, driver)? })
+            let mut environment = environment(device_index, driver)?;
+            if environment.failure.is_none() {
+                add_workspaces(&mut environment);
+            }
+            Ok(Message::Environment { environment })
         }
         Request::Measure { device_index, configuration, digest } => {
             let environment = environment(device_index, driver)?;

@@ -12,6 +12,7 @@ use iteragpu_lab::protocol::{Bfloat16Support, Failure, Message, WorkerEnvironmen
 use tch::{Device, Kind, Tensor};
 
 use crate::boundary::{self, InferenceMode};
+use crate::environment::add_workspaces;
 use crate::model::{self, Model};
 use crate::output::Output;
 
@@ -20,7 +21,7 @@ pub fn measure(
     index: i32,
     config: &MeasureConfig,
     digest: bool,
-    environment: WorkerEnvironment,
+    mut environment: WorkerEnvironment,
     output: &mut Output,
 ) -> Result<Message, Failure> {
     let mut recorder = Recorder { index, output };
@@ -36,7 +37,6 @@ pub fn measure(
     let _inference_mode = InferenceMode::enter();
 
     let model = recorder.record("model_load", 0, None, || Model::new(shape[2], kind, device))?;
-    check_counters(index)?;
     let inputs = recorder.record("inputs", 0, None, || model::inputs(shape, kind, device))?;
     let rows = model::rows(&inputs)?;
     drop(recorder.record("cold_forward", 0, None, || model.forward(&rows))?);
@@ -50,6 +50,7 @@ pub fn measure(
         last_output = Some(recorder.record("warm_forward", run, None, || model.forward(&rows))?);
     }
 
+    add_workspaces(&mut environment);
     let (parameter_count, parameter_bytes) = model.size()?;
     Ok(Message::Measured {
         environment,
@@ -87,6 +88,10 @@ impl Recorder<'_> {
         boundary::synchronize(self.index)?;
         let elapsed_seconds = start.elapsed().as_secs_f64();
         let end = boundary::counters(self.index)?;
+        // With the caching allocator switched off the counters stay at zero, like a real result.
+        if end.allocated == 0 {
+            return Err(Failure::CachingAllocatorOff);
+        }
         let row = PhaseRow {
             phase: phase.to_owned(),
             run_index,
@@ -113,14 +118,6 @@ fn check_bfloat16(dtype: Dtype, device: Device, environment: &WorkerEnvironment)
     match Tensor::f_ones([1], (Kind::BFloat16, device)) {
         Ok(_) => Ok(()),
         Err(error) => Err(Failure::Bfloat16NotDeclared { words: error.to_string() }),
-    }
-}
-
-/// With the caching allocator switched off the counters stay at zero, like a real result.
-fn check_counters(index: i32) -> Result<(), Failure> {
-    match boundary::counters(index)?.allocated {
-        0 => Err(Failure::CachingAllocatorOff),
-        _ => Ok(()),
     }
 }
 

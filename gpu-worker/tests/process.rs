@@ -6,7 +6,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use iteragpu_lab::environment::environment_report_with;
+use iteragpu_lab::environment::{EnvironmentReport, environment_report_with};
 use iteragpu_lab::measure::measure_with;
 use iteragpu_lab::protocol::Failure;
 use iteragpu_lab::worker::WorkerProgram;
@@ -57,6 +57,60 @@ fn hidden_gpus_are_no_gpus() -> Outcome {
     drop(input);
     let text = String::from_utf8(output.stdout)?;
     assert!(text.contains("no_visible_gpu") || text.contains("cuda_startup") || text.contains("gpu_backend"), "{text}");
+    Ok(())
+}
+
+/// The environment that the worker reports when it is started with one more variable.
+fn environment_with(name: &str, value: &str) -> Result<EnvironmentReport, Box<dyn Error>> {
+    let folder = tempfile::tempdir()?;
+    let script = folder.path().join("worker");
+    std::fs::write(&script, format!("#!/bin/sh\nexport {name}='{value}'\nexec '{WORKER}' \"$@\"\n"))?;
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(environment_report_with(Ok(WorkerProgram::at(script)), "cuda:0")?)
+}
+
+#[test]
+fn settings_are_read_from_libtorch() -> Outcome {
+    let cases = [
+        ("PYTORCH_ALLOC_CONF", "", "default"),
+        ("PYTORCH_ALLOC_CONF", "expandable_segments:True", "expandable_segments=true"),
+        ("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True", "expandable_segments=true"),
+        ("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync", "allocator_backend=cudaMallocAsync"),
+        ("PYTORCH_ALLOC_CONF", "max_split_size_mb:32", "max_split_bytes=33554432"),
+        ("PYTORCH_ALLOC_CONF", "max_non_split_rounding_mb:64", "max_non_split_rounding_bytes=67108864"),
+        ("PYTORCH_ALLOC_CONF", "garbage_collection_threshold:0.5", "garbage_collection_threshold=0.5"),
+        (
+            "PYTORCH_ALLOC_CONF",
+            "large_segment_size_mb:40",
+            "large_segment_bytes=41943040 max_non_split_rounding_bytes=41943040",
+        ),
+        (
+            "PYTORCH_ALLOC_CONF",
+            "roundup_power2_divisions:[512:2,>:8]",
+            "roundup_power2_divisions=2/2/2/2/2/2/2/2/2/2/8/8/8/8/8/8",
+        ),
+        ("CUDA_LAUNCH_BLOCKING", "1", "CUDA_LAUNCH_BLOCKING"),
+        ("NVIDIA_TF32_OVERRIDE", "secret", "NVIDIA_TF32_OVERRIDE"),
+        ("A_VARIABLE_OF_NO_MEANING", "secret", "default"),
+    ];
+    for (name, value, expected) in cases {
+        let report = environment_with(name, value)?;
+        let settings = report.runtime_settings.as_ref().ok_or("no settings")?;
+        // Sizes of workspaces need a GPU, and this is not about them.
+        assert_eq!(settings.to_string(), expected, "{name}={value}");
+        assert!(!report.to_string().contains("secret"), "a variable's value is never recorded");
+    }
+    Ok(())
+}
+
+/// PyTorch would stop at the first allocation: the reason is said before.
+#[test]
+fn settings_that_libtorch_does_not_accept_are_no_defaults() -> Outcome {
+    for value in ["nonsense:1", "expandable_segments:maybe", "max_split_size_mb:abc"] {
+        let report = environment_with("PYTORCH_ALLOC_CONF", value)?;
+        assert_eq!(report.runtime_settings, None, "{value}");
+        assert!(!report.selected_device_available && report.reason.is_some(), "{value}");
+    }
     Ok(())
 }
 

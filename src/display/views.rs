@@ -64,6 +64,14 @@ impl Present for Estimate {
     }
 }
 
+/// Under other settings than the defaults, figures do not compare with those that people know.
+fn warning(view: View, environment: &EnvironmentReport) -> View {
+    match &environment.runtime_settings {
+        Some(settings) if !settings.different_from_default().is_empty() => view.note(settings.note()),
+        _ => view,
+    }
+}
+
 impl Present for EnvironmentReport {
     fn view(&self) -> View {
         let text = |value: &Option<String>| Cell::from(value.as_deref().unwrap_or("non lu"));
@@ -71,6 +79,10 @@ impl Present for EnvironmentReport {
         let bfloat16 = self.selected_device_bfloat16.map_or("non lu", |support| match support {
             Bfloat16Support::Native => "natif",
             Bfloat16Support::Emulated => "émulé",
+        });
+        let settings = self.runtime_settings.as_ref().map_or("non lus".to_owned(), |settings| {
+            let different = settings.different_from_default();
+            if different.is_empty() { "par défaut".to_owned() } else { different.join(", ") }
         });
         let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
         let grid = Grid::new(&[words("Question"), words("Réponse")])
@@ -91,13 +103,14 @@ impl Present for EnvironmentReport {
             .row([label("GPU visibles", "visible_device_count"), visible.into()])
             .row([label("PyTorch chargé", "torch_version"), text(&self.torch_version)])
             .row([label("Construit pour CUDA", "cuda_build_version"), text(&self.cuda_build_version)])
-            .row([label("Pilote", "driver_version"), text(&self.driver_version)]);
+            .row([label("Pilote", "driver_version"), text(&self.driver_version)])
+            .row([label("Réglages de PyTorch", "runtime_settings"), settings.into()]);
         let view = View::new("Environnement GPU, tel qu'il a été trouvé");
         let view = match &self.reason {
             Some(reason) => view.note(reason.as_str()),
             None => view,
         };
-        view.grid(grid).json(self)
+        warning(view, self).grid(grid).json(self)
     }
 }
 
@@ -193,7 +206,7 @@ impl Present for Measurement {
             .grid(grid)
             .note(format!("{GIB_NOTE} Quand plusieurs passages ont les mêmes compteurs, le temps est leur médiane ; dessous, le plus court et le plus long."))
             .note("« Alloué » est une partie de « réservé » : on ne les additionne pas.");
-        let view = truncation(view, groups.len());
+        let view = truncation(warning(view, &self.environment), groups.len());
         [memory_chart(&bars), times_chart(&times)].into_iter().flatten().fold(view, View::picture).json(self)
     }
 }

@@ -14,6 +14,7 @@ use super::{BLANK_GRID, COLUMNS, RUN_ID, units};
 use crate::error::{LabError, shortened};
 use crate::export::{NewFile, not_writable, sync_folder_of, temporary_beside};
 use crate::measure::{Measurement, PhaseRow, is_complete};
+use crate::settings::RuntimeSettings;
 use crate::table::Table;
 
 /// Adds one row for every pass of `measurement` to the results file `to`, which is created with
@@ -179,6 +180,7 @@ impl Run<'_> {
             chosen.device.clone(),
             text(&environment.selected_device_name),
             number(environment.selected_device_total_bytes),
+            text(&environment.runtime_settings.as_ref().map(RuntimeSettings::to_string)),
             chosen.batch.to_string(),
             chosen.context.to_string(),
             chosen.width.to_string(),

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     BATCH, COLUMNS, CONTEXT, COUNTERS, CUDA_BUILD_VERSION, DEVICE, DEVICE_NAME, DEVICE_TOTAL_BYTES, DRIVER_VERSION,
     DTYPE, ELAPSED_SECONDS, ITERATIONS, LAB_VERSION, MEASURED_AT_UTC, PHASE, PLATFORM, REPEATS, RUN_ID, RUN_INDEX,
-    SEED, TCH_VERSION, TORCH_VERSION, WARMUP, WIDTH,
+    RUNTIME_SETTINGS, SEED, TCH_VERSION, TORCH_VERSION, WARMUP, WIDTH,
 };
 use crate::arguments::parse_device;
 use crate::error::LabError;
@@ -148,6 +148,8 @@ pub struct RowEnvironment {
     pub device_name: Option<String>,
     /// Its memory in bytes.
     pub device_total_bytes: Option<u64>,
+    /// Settings of libtorch: `default`, or what differs from it.
+    pub runtime_settings: Option<String>,
 }
 
 impl RowEnvironment {
@@ -164,10 +166,11 @@ impl RowEnvironment {
                 Some(_) => Some(row.positive(DEVICE_TOTAL_BYTES)?),
                 None => None,
             },
+            runtime_settings: known(row, RUNTIME_SETTINGS)?,
         })
     }
 
-    fn cells(&self) -> [(&'static str, Option<String>); 8] {
+    fn cells(&self) -> [(&'static str, Option<String>); 9] {
         [
             (COLUMNS[PLATFORM], self.platform.clone()),
             (COLUMNS[LAB_VERSION], self.lab_version.clone()),
@@ -177,6 +180,7 @@ impl RowEnvironment {
             (COLUMNS[DRIVER_VERSION], self.driver_version.clone()),
             (COLUMNS[DEVICE_NAME], self.device_name.clone()),
             (COLUMNS[DEVICE_TOTAL_BYTES], self.device_total_bytes.map(|bytes| bytes.to_string())),
+            (COLUMNS[RUNTIME_SETTINGS], self.runtime_settings.clone()),
         ]
     }
 }

@@ -15,6 +15,7 @@ mod kernel;
 mod kernel_bench;
 mod kernel_cache;
 mod lab;
+mod load;
 mod notebook;
 mod prerequisites;
 mod progress;
@@ -57,6 +58,8 @@ enum Task {
     Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
     Golden(golden::GoldenArgs),
+    /// Mesure deux cents fois de suite, puis huit fois à la fois, sur un vrai GPU
+    Load(load::LoadArgs),
     /// Chronomètre les mesures à côté du programme d'origine, sur un vrai GPU
     Bench(bench::BenchArgs),
     /// Chronomètre le résumé d'un grand fichier de résultats inventé
@@ -99,6 +102,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Deny => deny::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
+        Task::Load(arguments) => load::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
         Task::BenchResults(arguments) => results_bench::run(arguments),
         Task::BenchKernel(arguments) => kernel_bench::run(arguments),
