@@ -242,3 +242,44 @@ fn the_kernels_times_are_those_of_the_kept_run() -> Outcome {
     }
     Ok(())
 }
+
+/// What each setting did to one measurement; the first one has none.
+fn settings_table(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let mut table = String::from(
+        "| variable | code | alloué, puis réservé après `cold_forward` | sortie | un passage à chaud | ce que dit `runtime_settings` |\n\
+         | --- | ---: | ---: | --- | ---: | --- |\n",
+    );
+    let outcomes = kept.as_array().ok_or("no outcomes")?;
+    let without = &outcomes.first().ok_or("no outcome")?["measurement"];
+    for outcome in outcomes {
+        let setting = outcome["setting"].as_str().map_or("aucune".to_owned(), |setting| format!("`{setting}`"));
+        let code = &outcome["exit_code"];
+        let measurement = match &outcome["measurement"] {
+            Value::Null => {
+                let words = outcome["refusal"].as_str().ok_or("neither measured nor refused")?;
+                table += &format!("| {setting} | {code} | | | | « {words} » |\n");
+                continue;
+            }
+            found => serde_json::from_value::<Measurement>(found.clone())?,
+        };
+        let warm: Vec<f64> =
+            measurement.phases.iter().filter(|row| row.run_index > 0).map(|row| row.elapsed_seconds).collect();
+        let micros = median(&serde_json::to_value(warm)?).ok_or("no pass")? * 1e6;
+        let output = &outcome["measurement"]["digests_sha256"]["output"];
+        let same = if *output == without["digests_sha256"]["output"] { "identique" } else { "autre" };
+        let cold = &measurement.phases[2];
+        let settings = measurement.environment.runtime_settings.ok_or("no settings")?;
+        table += &format!(
+            "| {setting} | {code} | {}, {} | {same} | {micros:.0} µs | `{settings}` |\n",
+            cold.end_allocated_bytes, cold.end_reserved_bytes
+        );
+    }
+    Ok(table)
+}
+
+#[test]
+fn the_settings_table_is_computed_from_what_was_measured() -> Outcome {
+    let table = settings_table(&serde_json::from_str(&read("docs/mesures/h200-settings.json")?)?)?;
+    assert!(read("docs/fiabilite.md")?.contains(&table), "docs/fiabilite.md should hold:\n{table}");
+    Ok(())
+}
