@@ -148,6 +148,12 @@ pub enum LabError {
         reason: String,
     },
 
+    /// The simulation does not cover what was asked.
+    NotModelled {
+        /// What it does not cover, in French.
+        what: String,
+    },
+
     /// There is no measurement to save.
     NothingToSave {
         /// Why there is no measurement.
@@ -245,6 +251,11 @@ impl LabError {
                 format!("Le fichier « {path} » contient déjà l'essai {run_id}, à la ligne {line}"),
                 "Rien n'a été ajouté.",
                 "Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau.",
+            ),
+            Self::NotModelled { what } => Explanation::of_file(
+                format!("La simulation ne couvre pas ceci : {what}"),
+                "Rien n'a été simulé.",
+                "Elle suit PyTorch 2.11 à ses réglages par défaut ; mesurez de nouveau sans ces réglages.",
             ),
             Self::NothingToSave { reason } => Explanation::of_file(
                 format!("Rien à enregistrer. {}", reason.trim_end_matches('.')),

@@ -47,6 +47,7 @@ pub mod protocol;
 #[cfg(feature = "csv")]
 pub mod results;
 pub mod settings;
+pub mod simulation;
 #[cfg(feature = "csv")]
 mod table;
 pub mod worker;

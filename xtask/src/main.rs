@@ -23,6 +23,7 @@ mod python;
 mod results_bench;
 mod tariffs;
 mod test;
+mod verify_simulation;
 mod worker;
 mod workspace;
 
@@ -58,6 +59,8 @@ enum Task {
     Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
     Golden(golden::GoldenArgs),
+    /// Compare la simulation à des mesures de configurations tirées au sort, sur un vrai GPU
+    VerifySimulation(verify_simulation::VerifySimulationArgs),
     /// Mesure deux cents fois de suite, puis huit fois à la fois, sur un vrai GPU
     Load(load::LoadArgs),
     /// Chronomètre les mesures à côté du programme d'origine, sur un vrai GPU
@@ -102,6 +105,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Deny => deny::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
+        Task::VerifySimulation(arguments) => verify_simulation::run(arguments),
         Task::Load(arguments) => load::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
         Task::BenchResults(arguments) => results_bench::run(arguments),

@@ -1,0 +1,104 @@
+//! A measurement beside its simulation, row by row.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{AllocatorProfile, SimulatedRow, simulate};
+use crate::error::LabError;
+use crate::json;
+use crate::measure::{Measurement, PhaseRow};
+
+/// Differences between what was measured and what is simulated. `Display` prints it as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Always `allocator_simulation_comparison`.
+    pub kind: String,
+    /// Whether every counter of every row is the same.
+    pub identical: bool,
+    /// The profile that was simulated.
+    pub profile: AllocatorProfile,
+    /// One entry a phase, in the order in which they ran.
+    pub rows: Vec<RowComparison>,
+}
+
+/// Measured minus simulated, in bytes; all are 0 when the simulation is right.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowComparison {
+    /// Name of the phase.
+    pub phase: String,
+    /// 0, or the number of the repetition from 1 on.
+    pub run_index: u64,
+    /// Of allocated before the phase.
+    pub baseline_allocated_difference_bytes: i128,
+    /// Of reserved before the phase.
+    pub baseline_reserved_difference_bytes: i128,
+    /// Of allocated after the phase.
+    pub end_allocated_difference_bytes: i128,
+    /// Of reserved after the phase.
+    pub end_reserved_difference_bytes: i128,
+    /// Of the maximum of allocated.
+    pub peak_allocated_difference_bytes: i128,
+    /// Of the maximum of reserved.
+    pub peak_reserved_difference_bytes: i128,
+}
+
+/// Simulates the configuration of a measurement and compares every counter.
+///
+/// # Errors
+/// [`LabError::NotModelled`] when the measurement was made under other settings than the
+/// defaults of PyTorch, otherwise as [`simulate`].
+pub fn compare_with_simulation(measurement: &Measurement) -> Result<Comparison, LabError> {
+    if let Some(settings) = &measurement.environment.runtime_settings {
+        let different = settings.different_from_default();
+        if !different.is_empty() {
+            return Err(LabError::NotModelled { what: format!("réglages de PyTorch {}", different.join(", ")) });
+        }
+    }
+    let profile = AllocatorProfile::of_measurement(measurement);
+    let simulation = simulate(&measurement.configuration.chosen, &profile)?;
+    let rows: Vec<RowComparison> = measurement.phases.iter().zip(&simulation.phases).map(compared).collect();
+    let complete = measurement.phases.len() == simulation.phases.len();
+    let identical = complete && rows.iter().all(|row| row.differences().iter().all(|difference| *difference == 0));
+    Ok(Comparison { kind: "allocator_simulation_comparison".to_owned(), identical, profile, rows })
+}
+
+fn compared((measured, simulated): (&PhaseRow, &SimulatedRow)) -> RowComparison {
+    let difference = |measured: u64, simulated: u64| i128::from(measured) - i128::from(simulated);
+    RowComparison {
+        phase: measured.phase.clone(),
+        run_index: measured.run_index,
+        baseline_allocated_difference_bytes: difference(
+            measured.baseline_allocated_bytes,
+            simulated.baseline_allocated_bytes,
+        ),
+        baseline_reserved_difference_bytes: difference(
+            measured.baseline_reserved_bytes,
+            simulated.baseline_reserved_bytes,
+        ),
+        end_allocated_difference_bytes: difference(measured.end_allocated_bytes, simulated.end_allocated_bytes),
+        end_reserved_difference_bytes: difference(measured.end_reserved_bytes, simulated.end_reserved_bytes),
+        peak_allocated_difference_bytes: difference(measured.peak_allocated_bytes, simulated.peak_allocated_bytes),
+        peak_reserved_difference_bytes: difference(measured.peak_reserved_bytes, simulated.peak_reserved_bytes),
+    }
+}
+
+impl RowComparison {
+    /// All six, in the order of the fields.
+    pub fn differences(&self) -> [i128; 6] {
+        [
+            self.baseline_allocated_difference_bytes,
+            self.baseline_reserved_difference_bytes,
+            self.end_allocated_difference_bytes,
+            self.end_reserved_difference_bytes,
+            self.peak_allocated_difference_bytes,
+            self.peak_reserved_difference_bytes,
+        ]
+    }
+}
+
+impl fmt::Display for Comparison {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&json::pretty(self))
+    }
+}
