@@ -13,6 +13,7 @@ use crate::environment::EnvironmentReport;
 use crate::error::{LabError, shortened};
 use crate::json;
 use crate::protocol::Request;
+use crate::simulation::Simulation;
 use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
 /// What is measured: `Linear(width, width) -> GELU -> Linear(width, width)` on inputs of shape
@@ -215,6 +216,9 @@ pub struct Measurement {
     /// Digests of the tensors, when asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digests_sha256: Option<Digests>,
+    /// What was simulated for the same configuration, when asked for; it is no part of what was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub simulation: Option<Simulation>,
 }
 
 /// A configuration together with the settings that this project fixes.
@@ -357,6 +361,7 @@ fn measure_by(
         interpretation: INTERPRETATION.to_owned(),
         phases,
         digests_sha256,
+        simulation: None,
     })
 }
 

@@ -156,7 +156,7 @@ proptest! {
             if allocate || live.is_empty() {
                 let block = allocator.allocate(bytes);
                 let size = allocator.size_of(&block);
-                prop_assert!(size >= bytes && size % 512 == 0);
+                prop_assert!(size >= bytes && size.is_multiple_of(512));
                 live.push(block);
             } else {
                 allocator.free(live.swap_remove(place.index(live.len())));

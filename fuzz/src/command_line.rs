@@ -7,6 +7,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
 use iteragpu_lab::cli::refusal;
+use iteragpu_lab::simulation::Simulation;
 use iteragpu_lab::{Dtype, Estimate, LabError, MeasureConfig, PriceList, arguments};
 use num_bigint::BigUint;
 
@@ -21,7 +22,7 @@ mod calcul_forfaits;
 #[path = "../../src/bin/mesure-memoire.rs"]
 mod mesure_memoire;
 
-use mesure_memoire::{EstimateOptions, MeasureOptions, Task};
+use mesure_memoire::{ConfigurationOptions, EstimateOptions, SimulateOptions, Task};
 
 pub fn check(data: &[u8]) {
     let Some((choice, line)) = data.split_first() else { return };
@@ -57,9 +58,10 @@ fn check_task(task: &Task) {
             let parsed = arguments::parse_device("device", &options.device).ok();
             assert_eq!(parsed, device(&options.device), "{}", options.device);
         }
-        Task::Measure(options) => check_configuration(options),
+        Task::Measure(options) => check_configuration(&options.configuration),
+        Task::Simulate(options) => check_simulation(options),
         // Files of any name: not to be touched here.
-        Task::Results(_) => (),
+        Task::Results(_) | Task::Compare(_) => (),
     }
 }
 
@@ -113,7 +115,7 @@ fn assert_exact(estimate: &Estimate, parameters: u64, bits: u64, reserve: &str) 
     assert_eq!(weights * ten(c - a) + reserve * ten(c - b), total, "{estimate}");
 }
 
-fn check_configuration(options: &MeasureOptions) {
+fn check_configuration(options: &ConfigurationOptions) {
     let outcome = mesure_memoire::configuration(options).and_then(|config| config.check().map(|index| (index, config)));
     let expected = expected_configuration(options);
     match outcome {
@@ -129,7 +131,27 @@ fn check_configuration(options: &MeasureOptions) {
     }
 }
 
-fn expected_configuration(options: &MeasureOptions) -> Option<MeasureConfig> {
+/// Counters that never contradict each other, or a refusal of something that was entered.
+fn check_simulation(options: &SimulateOptions) {
+    check_configuration(&options.configuration);
+    // A million rows take their time.
+    if count(&options.configuration.repeats).is_some_and(|repeats| (1_000..=1_000_000).contains(&repeats)) {
+        return;
+    }
+    match mesure_memoire::simulated(options) {
+        Err(error) => assert!(matches!(error, LabError::InvalidArgument { .. }), "{error:?}"),
+        Ok(simulation) => {
+            for row in &simulation.phases {
+                assert!(row.peak_allocated_bytes <= row.peak_reserved_bytes, "{row:?}");
+                assert!(row.end_allocated_bytes.max(row.baseline_allocated_bytes) <= row.peak_allocated_bytes, "{row:?}");
+                assert!(row.end_reserved_bytes.max(row.baseline_reserved_bytes) <= row.peak_reserved_bytes, "{row:?}");
+            }
+            assert_eq!(serde_json::from_str::<Simulation>(&simulation.to_string()).unwrap(), simulation);
+        }
+    }
+}
+
+fn expected_configuration(options: &ConfigurationOptions) -> Option<MeasureConfig> {
     let dtype = ["float32", "float16", "bfloat16"].iter().position(|name| *name == options.dtype)?;
     device(&options.device)?;
     let config = MeasureConfig {

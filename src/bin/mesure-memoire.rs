@@ -1,4 +1,4 @@
-//! `mesure-memoire`: estimate, environment and measure from a shell. Results go to standard
+//! `mesure-memoire`: estimate, environment, simulate, measure and compare from a shell. Results go to standard
 //! output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments or
 //! measurement unavailable, 1 anything else.
 
@@ -12,6 +12,7 @@ use iteragpu_lab::arguments::{parse_bits, parse_count, parse_seed};
 use iteragpu_lab::cli::{answer_clap, complain, fail, in_french, print_result};
 use iteragpu_lab::measure::measure_with;
 use iteragpu_lab::results::read_measurement;
+use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{
     EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, append, environment_report,
@@ -37,6 +38,10 @@ pub(crate) enum Task {
     Environment(EnvironmentOptions),
     /// Mesure Linear -> GELU -> Linear sur un seul GPU, dans un processus neuf
     Measure(MeasureOptions),
+    /// Simule les compteurs d'une mesure, sans GPU
+    Simulate(SimulateOptions),
+    /// Compare une mesure à sa simulation, compteur par compteur ; code 1 au moindre écart
+    Compare(CompareOptions),
     /// Tient un fichier de résultats : y ajoute des mesures, en résume les lignes
     #[command(subcommand)]
     Results(ResultsTask),
@@ -73,8 +78,8 @@ pub(crate) struct EnvironmentOptions {
 }
 
 #[derive(Args)]
-pub(crate) struct MeasureOptions {
-    /// Le seul GPU à mesurer : cuda:0, cuda:1, etc. [par défaut : cuda:0]
+pub(crate) struct ConfigurationOptions {
+    /// Le seul GPU : cuda:0, cuda:1, etc. [par défaut : cuda:0]
     #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
     pub(crate) device: String,
     /// Première dimension des entrées [par défaut : 2]
@@ -98,12 +103,40 @@ pub(crate) struct MeasureOptions {
     /// Graine du tirage des poids et des entrées [par défaut : 1729]
     #[arg(long, value_name = "NOMBRE", default_value = "1729", allow_hyphen_values = true)]
     pub(crate) seed: String,
+}
+
+#[derive(Args)]
+pub(crate) struct MeasureOptions {
+    #[command(flatten)]
+    pub(crate) configuration: ConfigurationOptions,
     /// Ajoute les empreintes SHA-256 des poids, des entrées et de la sortie
     #[arg(long)]
     pub(crate) digest: bool,
+    /// Ajoute la simulation de la même configuration, sous sa propre clé
+    #[arg(long)]
+    pub(crate) simulate: bool,
     /// Nouveau fichier JSON à créer ; sans cette option, le JSON va sur la sortie standard
     #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
     pub(crate) output: Option<PathBuf>,
+}
+
+#[derive(Args)]
+pub(crate) struct SimulateOptions {
+    #[command(flatten)]
+    pub(crate) configuration: ConfigurationOptions,
+    /// Architecture du GPU : hopper, blackwell, ada, ampere, turing ou unknown [par défaut : unknown]
+    #[arg(long, value_name = "NOM", default_value = "unknown", allow_hyphen_values = true)]
+    pub(crate) profile: String,
+    /// Mémoire d'un GPU en octets, à comparer à la réserve simulée
+    #[arg(long, value_name = "OCTETS", allow_hyphen_values = true)]
+    pub(crate) gpu_memory: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct CompareOptions {
+    /// Fichier JSON d'une mesure, tel que l'écrit measure --output
+    #[arg(value_name = "FICHIER")]
+    file: PathBuf,
 }
 
 #[derive(Args)]
@@ -143,6 +176,8 @@ fn run(task: Task) -> ExitCode {
             environment(&options).map_or_else(fail, |report| print_result(&report.to_string()))
         }
         Task::Measure(options) => measure(&options).unwrap_or_else(fail),
+        Task::Simulate(options) => simulated(&options).map_or_else(fail, |found| print_result(&found.to_string())),
+        Task::Compare(options) => compare(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Summary(options)) => {
             summarize(&options.file).map_or_else(fail, |summary| print_result(&summary.to_string()))
@@ -160,7 +195,7 @@ fn environment(options: &EnvironmentOptions) -> Result<EnvironmentReport, LabErr
 }
 
 fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
-    let config = configuration(options)?;
+    let config = configuration(&options.configuration)?;
     config.check()?;
     let file = match options.output.as_ref().map(NewFile::check).transpose() {
         Ok(file) => file,
@@ -170,14 +205,35 @@ fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
             return Ok(ExitCode::from(2));
         }
     };
-    let measurement = measure_with(&WorkerProgram::locate()?, &config, options.digest, &mut progress(&config))?;
+    let mut measurement = measure_with(&WorkerProgram::locate()?, &config, options.digest, &mut progress(&config))?;
+    if options.simulate {
+        // The measurement is not lost for want of its simulation.
+        let refused = |error: LabError| complain(&format!("{error} La mesure est donnée sans simulation."));
+        measurement.simulation = simulation_of(&measurement).map_err(refused).ok();
+    }
     Ok(match file {
         None => print_result(&measurement.to_string()),
         Some(file) => save(&file, &measurement),
     })
 }
 
-pub(crate) fn configuration(options: &MeasureOptions) -> Result<MeasureConfig, LabError> {
+/// Without a GPU: nothing of it is measured.
+pub(crate) fn simulated(options: &SimulateOptions) -> Result<Simulation, LabError> {
+    let memory = options.gpu_memory.as_deref().map(|bytes| parse_count("gpu_memory", bytes)).transpose()?;
+    let simulation = simulate(&configuration(&options.configuration)?, &options.profile.parse()?)?;
+    Ok(match memory {
+        Some(bytes) => simulation.beside_memory(bytes),
+        None => simulation,
+    })
+}
+
+fn compare(options: &CompareOptions) -> Result<ExitCode, LabError> {
+    let comparison = compare_with_simulation(&read_measurement(&options.file)?)?;
+    let printed = print_result(&comparison.to_string());
+    Ok(if comparison.identical { printed } else { ExitCode::FAILURE })
+}
+
+pub(crate) fn configuration(options: &ConfigurationOptions) -> Result<MeasureConfig, LabError> {
     Ok(MeasureConfig {
         device: options.device.clone(),
         batch: parse_count("batch", &options.batch)?,

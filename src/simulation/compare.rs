@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::{AllocatorProfile, SimulatedRow, simulate};
+use super::{AllocatorProfile, SimulatedRow, Simulation, simulate};
 use crate::error::LabError;
 use crate::json;
 use crate::measure::{Measurement, PhaseRow};
@@ -43,23 +43,31 @@ pub struct RowComparison {
     pub peak_reserved_difference_bytes: i128,
 }
 
-/// Simulates the configuration of a measurement and compares every counter.
+/// Simulates the configuration of a measurement, for its GPU.
 ///
 /// # Errors
 /// [`LabError::NotModelled`] when the measurement was made under other settings than the
 /// defaults of PyTorch, otherwise as [`simulate`].
-pub fn compare_with_simulation(measurement: &Measurement) -> Result<Comparison, LabError> {
+pub fn simulation_of(measurement: &Measurement) -> Result<Simulation, LabError> {
     if let Some(settings) = &measurement.environment.runtime_settings {
         let different = settings.different_from_default();
         if !different.is_empty() {
             return Err(LabError::NotModelled { what: format!("réglages de PyTorch {}", different.join(", ")) });
         }
     }
-    let profile = AllocatorProfile::of_measurement(measurement);
-    let simulation = simulate(&measurement.configuration.chosen, &profile)?;
+    simulate(&measurement.configuration.chosen, &AllocatorProfile::of_measurement(measurement))
+}
+
+/// Simulates the configuration of a measurement and compares every counter.
+///
+/// # Errors
+/// As [`simulation_of`].
+pub fn compare_with_simulation(measurement: &Measurement) -> Result<Comparison, LabError> {
+    let simulation = simulation_of(measurement)?;
     let rows: Vec<RowComparison> = measurement.phases.iter().zip(&simulation.phases).map(compared).collect();
     let complete = measurement.phases.len() == simulation.phases.len();
     let identical = complete && rows.iter().all(|row| row.differences().iter().all(|difference| *difference == 0));
+    let profile = simulation.profile;
     Ok(Comparison { kind: "allocator_simulation_comparison".to_owned(), identical, profile, rows })
 }
 
