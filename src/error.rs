@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 
 use crate::protocol::Failure;
+use crate::worker::BUS_ERROR;
 
 /// Every error of this crate. Its `Display` text is French, since people read it in a notebook
 /// or a terminal; programs match on the variant.
@@ -175,6 +176,8 @@ pub struct Explanation {
 const NOT_MEASURED: &str = "Rien n'a été mesuré.";
 /// Before what is accepted in the place of a refused value.
 const ACCEPTED: &str = "Accepté : ";
+/// Whichever way PyTorch came; « cargo xtask worker » looks at its version only.
+const REINSTALL: &str = "« pip install --force-reinstall torch==2.11.0 » dans son environnement Python.";
 const NOT_COMPUTED: &str = "Rien n'a été calculé ni mesuré.";
 
 impl Explanation {
@@ -278,13 +281,15 @@ impl LabError {
             ),
             Self::LibtorchNotLoaded { library } => Explanation::unmeasured(
                 format!("PyTorch (libtorch) ne peut pas être chargé, la bibliothèque {library} manque"),
-                "« cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure.",
+                format!(
+                    "« cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure. Si elle manque encore : {REINSTALL}"
+                ),
             ),
             Self::LibtorchUnusable { library, words } => Explanation::unmeasured(
                 format!(
                     "la bibliothèque {library} de PyTorch (libtorch) est là, mais ne peut pas être chargée ({words})"
                 ),
-                "Elle est peut-être abîmée, ou la mémoire manque ; « cargo xtask worker » réinstalle PyTorch 2.11.0 au besoin.",
+                format!("Elle est peut-être abîmée, ou la mémoire manque. Pour réinstaller PyTorch : {REINSTALL}"),
             ),
             Self::LibtorchMismatch { symbol } => Explanation::unmeasured(
                 format!(
@@ -306,7 +311,10 @@ impl LabError {
             ),
             Self::WorkerKilled { signal, hint } => Explanation::unmeasured(
                 format!("le programme de mesure a été interrompu par le signal {signal}{hint}"),
-                "",
+                match *signal {
+                    BUS_ERROR => format!("Pour réinstaller PyTorch : {REINSTALL}"),
+                    _ => String::new(),
+                },
             ),
             Self::WorkerStopped { code, last_words } => Explanation::unmeasured(
                 format!("le programme de mesure s'est arrêté sans résultat (code {code})"),

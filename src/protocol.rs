@@ -223,6 +223,10 @@ impl Failure {
             ),
             Self::GpuBackendMissing => "ce PyTorch (libtorch) est construit sans prise en charge du GPU".to_owned(),
             Self::NoVisibleGpu => "aucun GPU n'est visible pour PyTorch".to_owned(),
+            // A number without a name, from a newer or broken driver.
+            Self::CudaStartup { code, name, words } if name == words => {
+                format!("CUDA ne démarre pas (erreur {code} : {words})")
+            }
             Self::CudaStartup { code, name, words } => {
                 format!("CUDA ne démarre pas (erreur {code}, {name} : {words})")
             }
@@ -261,14 +265,19 @@ impl Failure {
             }
             Self::CudaStartup { code, .. } => format!("{} {NO_CPU}", startup_advice(*code)),
             Self::DeviceIndexOutOfRange { .. } => "Pas de repli vers un autre GPU ni vers le CPU.".to_owned(),
-            Self::DeviceBusy { .. } => "Attendez qu'il se libère ou choisissez-en un autre.".to_owned(),
+            Self::DeviceBusy { .. } => {
+                "Attendez qu'il se libère ou choisissez-en un autre ; nvidia-smi montre ce qui l'occupe et si son mode de calcul interdit de le partager.".to_owned()
+            },
             Self::OutOfGpuMemory { .. } => "Réduisez batch, context ou width.".to_owned(),
             Self::OutOfHostMemory { .. } => "Réduisez width.".to_owned(),
             Self::CachingAllocatorOff => {
                 "Retirez le réglage de mise au point PYTORCH_NO_CUDA_MEMORY_CACHING, puis recommencez.".to_owned()
             }
             Self::Bfloat16NotDeclared { .. } => "Choisissez float32 ou float16.".to_owned(),
-            Self::Libtorch { .. } | Self::BadRequest { .. } => String::new(),
+            Self::Libtorch { .. } => {
+                "Recommencez ; si l'erreur revient, vérifiez l'état du GPU et de son pilote avec nvidia-smi.".to_owned()
+            }
+            Self::BadRequest { .. } => String::new(),
         }
     }
 }
@@ -286,8 +295,22 @@ impl std::error::Error for Failure {}
 /// What a CUDA start-up error usually means, from CUDA's documentation of its error codes.
 fn startup_advice(code: i32) -> &'static str {
     match code {
+        2 => {
+            "Il n'y a plus assez de mémoire pour démarrer : d'autres programmes occupent sans doute le GPU, et nvidia-smi les montre. Attendez qu'ils finissent, ou choisissez un autre GPU."
+        }
+        34 => {
+            "Une bibliothèque factice (stub) est chargée à la place du pilote NVIDIA : retirez son dossier de LD_LIBRARY_PATH."
+        }
         35 => {
             "Le plus souvent, aucun pilote NVIDIA n'est installé sur cette machine, ou il est trop ancien pour ce PyTorch."
+        }
+        36 => "Le pilote NVIDIA est trop ancien pour ce PyTorch : mettez-le à jour.",
+        101 => {
+            "Ce numéro ne désigne pas un GPU que CUDA peut utiliser : comparez-le à la liste de nvidia-smi et à CUDA_VISIBLE_DEVICES."
+        }
+        102 => "Ce GPU partagé n'a pas de licence valide : demandez-la à qui administre la machine.",
+        214 => {
+            "La mémoire du GPU a une erreur qui ne se corrige pas : choisissez un autre GPU, ou redémarrez la machine."
         }
         802 => {
             "Le système n'a pas fini d'initialiser ses GPU : attendez un peu, puis vérifiez le service Fabric Manager."
@@ -295,7 +318,13 @@ fn startup_advice(code: i32) -> &'static str {
         803 => {
             "Le pilote chargé et ses bibliothèques n'ont pas la même version : redémarrer la machine suffit souvent."
         }
-        _ => "Vérifiez le pilote du GPU.",
+        804 => {
+            "Les bibliothèques de compatibilité CUDA (cuda-compat) ne conviennent pas à ce GPU : mettez le pilote à jour et retirez-les, ou ne laissez visibles, avec CUDA_VISIBLE_DEVICES, que des GPU qui conviennent."
+        }
+        805..=809 => {
+            "Le service MPS, qui partage le GPU entre programmes, ne répond pas ou n'a plus de place : attendez un peu, puis redémarrez-le ou arrêtez-le."
+        }
+        _ => "Vérifiez avec nvidia-smi que le pilote du GPU répond ; sinon, rechargez-le ou redémarrez la machine.",
     }
 }
 

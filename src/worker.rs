@@ -219,10 +219,13 @@ impl WorkerProcess {
             let found = cut_line.unwrap_or_else(|| "une sortie fermée trop tôt".to_owned());
             return LabError::NotTheProtocol { found };
         };
-        if let Some(signal) = signal_of(status) {
-            return LabError::WorkerKilled { signal, hint: signal_hint(signal) };
-        }
-        reason_of_end(status.code().unwrap_or_default(), &self.last_words(), cut_line)
+        let code = match signal_of(status) {
+            // A library that gives up says why, and its words are the reason.
+            Some(ABORTED) => 128 + ABORTED,
+            Some(signal) => return LabError::WorkerKilled { signal, hint: signal_hint(signal) },
+            None => status.code().unwrap_or_default(),
+        };
+        reason_of_end(code, &self.last_words(), cut_line)
     }
 
     /// The end of what the worker wrote on its standard error; its reader may still be at work.
@@ -320,8 +323,15 @@ fn reason_of_end(code: i32, last_words: &str, cut_line: Option<String>) -> LabEr
     if let Some(found) = cut_line {
         return LabError::NotTheProtocol { found };
     }
-    let last_words = last_words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("aucun");
-    LabError::WorkerStopped { code, last_words: without_paths(&shortened(last_words, 300)) }
+    LabError::WorkerStopped { code, last_words: without_paths(&shortened(telling_line(last_words), 300)) }
+}
+
+/// The line that says why: what C++ calls the reason, which libtorch lets a list of frames follow, or else
+/// the last one.
+fn telling_line(last_words: &str) -> &str {
+    let reason = last_words.lines().find_map(|line| line.trim().strip_prefix("what():"));
+    let last = || last_words.lines().rev().find(|line| !line.trim().is_empty());
+    reason.or_else(last).unwrap_or("aucun").trim()
 }
 
 /// Reads to the end and keeps the last few kilobytes, so that a talkative worker never blocks.
@@ -370,7 +380,8 @@ fn loader_error(last_words: &str) -> Option<LabError> {
             false => LabError::LibtorchUnusable { library, words: without_paths(&shortened(words, 160)) },
         });
     }
-    let rest = after("undefined symbol: ")?;
+    // A library that looks a symbol up by itself words its complaint otherwise.
+    let (_, rest) = after("symbol lookup error: ")?.split_once("undefined symbol: ")?;
     let symbol = rest.split([',', '\n']).next().unwrap_or(rest);
     Some(LabError::LibtorchMismatch { symbol: shortened(symbol, 80) })
 }
@@ -385,9 +396,16 @@ fn signal_of(_status: ExitStatus) -> Option<i32> {
     None
 }
 
+/// What touching the missing part of a file ends with (SIGBUS, as Linux numbers it).
+pub(crate) const BUS_ERROR: i32 = 7;
+
+/// The signal by which a program ends itself (SIGABRT); a shell reports it as code 134.
+const ABORTED: i32 = 6;
+
 fn signal_hint(signal: i32) -> &'static str {
     match signal {
         2 => " (interruption demandée)",
+        BUS_ERROR => " (un fichier chargé est incomplet : une bibliothèque tronquée, ou un disque plein ou défaillant)",
         9 => ", souvent envoyé quand la mémoire de la machine est épuisée",
         11 => " (erreur d'accès à la mémoire dans une bibliothèque)",
         15 => " (arrêt demandé)",
@@ -411,6 +429,7 @@ mod tests {
             matches!(loader_error(other), Some(LabError::LibtorchMismatch { symbol }) if symbol == "_ZN2at4_ops6linear4callE")
         );
         assert!(loader_error("terminate called after throwing an instance of 'c10::Error'").is_none());
+        assert!(loader_error("  what():  Error in dlopen or dlsym: libcuda.so.1: undefined symbol: cuInit").is_none());
     }
 
     #[test]

@@ -45,6 +45,7 @@ half-killed) hello "$VERSION"; printf '{"message":"pha'; kill -KILL $$ ;;
 killed) hello "$VERSION"; row model_load 0; kill -KILL $$ ;;
 terminated) hello "$VERSION"; kill -TERM $$ ;;
 crashed) hello "$VERSION"; echo "terminate called after throwing an instance of 'c10::Error'" >&2; exit 3 ;;
+aborted) hello "$VERSION"; printf '%s\n' "terminate called after throwing an instance of 'c10::Error'" '  what():  Error in /some/where/libcuda.so.1: no entry' 'Exception raised from check' 'frame #0: <unknown function>' >&2; kill -ABRT $$ ;;
 quiet-exit) hello "$VERSION"; exit 0 ;;
 no-library) echo "$0: error while loading shared libraries: libtorch_cuda.so: cannot open shared object file: No such file or directory" >&2; exit 127 ;;
 other-library) echo "$0: symbol lookup error: $0: undefined symbol: _ZN3c105ErrorC1Ev" >&2; exit 127 ;;

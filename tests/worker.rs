@@ -104,7 +104,7 @@ type Expected = fn(&LabError) -> bool;
 
 #[test]
 fn every_misbehaviour_has_its_own_reason() -> Outcome {
-    let cases: [(&str, Expected); 41] = [
+    let cases: [(&str, Expected); 42] = [
         ("silent", |e| matches!(e, LabError::WorkerSilent { seconds: 2 })),
         ("garbage", |e| matches!(e, LabError::NotTheProtocol { found } if found == "Segmentation tree ready")),
         ("binary", |e| matches!(e, LabError::NotTheProtocol { .. })),
@@ -114,6 +114,10 @@ fn every_misbehaviour_has_its_own_reason() -> Outcome {
         ("killed", |e| matches!(e, LabError::WorkerKilled { signal: 9, .. })),
         ("terminated", |e| matches!(e, LabError::WorkerKilled { signal: 15, .. })),
         ("crashed", |e| matches!(e, LabError::WorkerStopped { last_words, .. } if last_words.contains("c10::Error"))),
+        (
+            "aborted",
+            |e| matches!(e, LabError::WorkerStopped { code: 134, last_words } if last_words == "Error in libcuda.so.1: no entry"),
+        ),
         ("quiet-exit", |e| matches!(e, LabError::WorkerStopped { .. })),
         ("no-library", |e| matches!(e, LabError::LibtorchNotLoaded { library } if library == "libtorch_cuda.so")),
         ("other-library", |e| matches!(e, LabError::LibtorchMismatch { symbol } if symbol == "_ZN3c105ErrorC1Ev")),

@@ -13,6 +13,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::boundary::{self, InferenceMode};
 use crate::environment::add_workspaces;
+use crate::failure::of_tch;
 use crate::model::{self, Model};
 use crate::output::Output;
 
@@ -115,9 +116,13 @@ fn check_bfloat16(dtype: Dtype, device: Device, environment: &WorkerEnvironment)
     if dtype != Dtype::Bfloat16 || support == Some(Bfloat16Support::Native) {
         return Ok(());
     }
-    match Tensor::f_ones([1], (Kind::BFloat16, device)) {
+    match Tensor::f_ones([1], (Kind::BFloat16, device)).map_err(of_tch) {
         Ok(_) => Ok(()),
-        Err(error) => Err(Failure::Bfloat16NotDeclared { words: error.to_string() }),
+        // A device that fails says nothing about bfloat16.
+        Err(Failure::Libtorch { words }) if !words.starts_with("CUDA error") => {
+            Err(Failure::Bfloat16NotDeclared { words })
+        }
+        Err(failure) => Err(failure),
     }
 }
 
