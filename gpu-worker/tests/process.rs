@@ -143,31 +143,20 @@ fn a_bad_request_is_answered_and_a_closed_input_ends_the_worker() -> Outcome {
     Ok(())
 }
 
-/// A driver that only writes down what it is asked; it stands before the real one, if any.
-const RECORDING_DRIVER: &str = r#"
-#include <stdio.h>
-#include <stdlib.h>
-static int note(const char* what, int value) {
-  FILE* file = fopen(getenv("RECORDING_DRIVER_FILE"), "a");
-  if (file) { fprintf(file, "%s %d\n", what, value); fclose(file); }
-  return 0;
-}
-int cuInit(unsigned flags) { return note("init", (int)flags); }
-int cuDeviceGet(int* device, int index) { *device = 100 + index; return index < 2 ? note("get", index) : 101; }
-int cuDevicePrimaryCtxRetain(void** context, int device) { *context = 0; return note("retain", device); }
-"#;
+/// A driver that writes down what it is asked; it stands before the real one, if any.
+const DRIVER: &str = include_str!("faults/driver.c");
 
 #[test]
 fn only_the_chosen_device_is_started_early() -> Outcome {
     let folder = tempfile::tempdir()?;
     let (source, driver) = (folder.path().join("driver.c"), folder.path().join("libcuda.so.1"));
-    std::fs::write(&source, RECORDING_DRIVER)?;
+    std::fs::write(&source, DRIVER)?;
     assert!(Command::new("cc").args(["-shared", "-fPIC", "-o"]).args([&driver, &source]).status()?.success());
     let noted = |arguments: &[&str]| -> Result<String, Box<dyn Error>> {
         let file = folder.path().join("noted");
         let _ = std::fs::remove_file(&file);
         let mut worker = Command::new(WORKER);
-        worker.args(arguments).env("LD_LIBRARY_PATH", folder.path()).env("RECORDING_DRIVER_FILE", &file);
+        worker.args(arguments).env("LD_LIBRARY_PATH", folder.path()).env("CUDA_NOTES", &file);
         worker.stdin(Stdio::null()).stdout(Stdio::null()).status()?;
         Ok(std::fs::read_to_string(&file).unwrap_or_default())
     };
