@@ -119,9 +119,7 @@ fn check_bfloat16(dtype: Dtype, device: Device, environment: &WorkerEnvironment)
     match Tensor::f_ones([1], (Kind::BFloat16, device)).map_err(of_tch) {
         Ok(_) => Ok(()),
         // A device that fails says nothing about bfloat16.
-        Err(Failure::Libtorch { words }) if !words.starts_with("CUDA error") => {
-            Err(Failure::Bfloat16NotDeclared { words })
-        }
+        Err(Failure::Libtorch { words }) if !words.starts_with("CUDA ") => Err(Failure::Bfloat16NotDeclared { words }),
         Err(failure) => Err(failure),
     }
 }
