@@ -95,7 +95,7 @@ fn every_error_at_the_start_has_its_own_reason() -> Outcome {
 #[test]
 fn native_and_emulated_bfloat16_are_told_apart() -> Outcome {
     let bench = Bench::new()?;
-    bench.compile("cc", "driver.c", "libcuda.so.1", &[])?;
+    bench.invent_driver(&[])?;
     for (capability, written, support) in
         [("75", "7.5", "emulated"), ("80", "8.0", "native"), ("90", "9.0", "native"), ("61", "6.1", "emulated")]
     {
@@ -111,7 +111,7 @@ fn native_and_emulated_bfloat16_are_told_apart() -> Outcome {
 #[test]
 fn only_the_chosen_device_is_touched() -> Outcome {
     let bench = Bench::new()?;
-    bench.compile("cc", "driver.c", "libcuda.so.1", &[])?;
+    bench.invent_driver(&[])?;
     let touched = |device: &str| -> Result<String, Box<dyn Error>> {
         let notes = bench.folder.path().join(device);
         let mut command = bench.command("measure");
@@ -143,7 +143,7 @@ fn only_the_chosen_device_is_touched() -> Outcome {
 #[test]
 fn a_device_that_fails_at_work_has_its_own_reason() -> Outcome {
     let bench = Bench::new()?;
-    bench.compile("cc", "driver.c", "libcuda.so.1", &[])?;
+    bench.invent_driver(&[])?;
     let memory = "la mémoire du GPU ne suffit pas pour cette configuration (CUDA out of memory. Tried to allocate ";
     for (faults, dtype, words) in [
         ("cudaMalloc=2", "float32", memory),
@@ -166,10 +166,10 @@ fn a_device_that_fails_at_work_has_its_own_reason() -> Outcome {
 fn a_driver_that_lacks_an_entry_point_is_named() -> Outcome {
     let bench = Bench::new()?;
     // libtorch looks this one up where nothing can catch its exception.
-    bench.compile("cc", "driver.c", "libcuda.so.1", &["-DcuDevicePrimaryCtxGetState=renamed"])?;
+    bench.invent_driver(&["-DcuDevicePrimaryCtxGetState=renamed"])?;
     let words = "code 134). Son dernier message : Error in dlopen or dlsym: libcuda.so.1: undefined symbol: cuDevicePrimaryCtxGetState";
     bench.refused(bench.command("measure").env("CUDA_FAULTS", "devices=2"), words)?;
-    bench.compile("cc", "driver.c", "libcuda.so.1", &["-DcuDeviceGetName=renamed"])?;
+    bench.invent_driver(&["-DcuDeviceGetName=renamed"])?;
     bench.refused(bench.command("measure").env("CUDA_FAULTS", "devices=2"), "libcuda.so.1 lacks an entry point")?;
     Ok(())
 }
@@ -324,6 +324,12 @@ impl Bench {
             return Err(format!("{source} does not compile").into());
         }
         Ok(library)
+    }
+
+    /// A driver of two cards that do not exist. A real NVML would send PyTorch to the real driver.
+    fn invent_driver(&self, flags: &[&str]) -> Outcome {
+        self.compile("cc", "driver.c", "libcuda.so.1", flags)?;
+        Ok(fs::write(self.folder.path().join("libnvidia-ml.so.1"), "")?)
     }
 
     /// The command on the real worker, whose CUDA answers what CUDA_FAULTS says, and whose libraries
