@@ -48,6 +48,17 @@ pub fn in_french(command: Command) -> Command {
     command
 }
 
+/// A write beyond the user's limit on file sizes fails with its reason, as on a full disk: the signal
+/// that would end the process before waits for ever.
+pub fn fail_at_the_size_limit() {
+    #[cfg(unix)]
+    {
+        use nix::sys::signal::{SigSet, Signal};
+        // Fails for no signal that exists.
+        let _ = SigSet::from(Signal::SIGXFSZ).thread_block();
+    }
+}
+
 /// Prints help or version on standard output, or a French refusal on standard error.
 pub fn answer_clap(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);

@@ -103,6 +103,14 @@ pub enum LabError {
         source: io::Error,
     },
 
+    /// The file is complete under its name, but the disk did not confirm that it keeps the name.
+    NotSynced {
+        /// The name as given.
+        path: String,
+        /// The operating system's reason.
+        source: io::Error,
+    },
+
     /// A CSV file holds something that is not accepted.
     InTable {
         /// The file's name as given.
@@ -245,6 +253,14 @@ impl LabError {
                 "Rien n'a été enregistré sous ce nom.",
                 "",
             ),
+            Self::NotSynced { path, source } => Explanation::of_file(
+                format!(
+                    "Le fichier « {path} » est écrit en entier, mais le disque ne confirme pas qu'il le gardera ({})",
+                    io_words(source)
+                ),
+                "Une coupure de courant pourrait encore le perdre.",
+                "Vérifiez le disque, puis le fichier.",
+            ),
             Self::NotAMeasurement { found } => Explanation::of_file(
                 format!("Mesure refusée : {found}"),
                 "Rien n'a été ajouté.",
@@ -344,9 +360,10 @@ impl fmt::Display for LabError {
 impl std::error::Error for LabError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::WorkerStart(source) | Self::NotWritable { source, .. } | Self::Unreadable { source, .. } => {
-                Some(source)
-            }
+            Self::WorkerStart(source)
+            | Self::NotWritable { source, .. }
+            | Self::NotSynced { source, .. }
+            | Self::Unreadable { source, .. } => Some(source),
             _ => None,
         }
     }
@@ -376,7 +393,7 @@ impl LabError {
     /// measurement, 1 for anything else.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::NotWritable { .. } | Self::NothingToSave { .. } => 1,
+            Self::NotWritable { .. } | Self::NotSynced { .. } | Self::NothingToSave { .. } => 1,
             _ => 2,
         }
     }
@@ -427,6 +444,10 @@ pub(crate) fn io_words(error: &io::Error) -> String {
         io::ErrorKind::BrokenPipe => "le lecteur est parti",
         io::ErrorKind::ExecutableFileBusy => "programme en cours d'écriture",
         io::ErrorKind::InvalidData => "contenu illisible",
+        io::ErrorKind::FileTooLarge => "limite de taille des fichiers atteinte",
+        // Rust has no stable names for these two.
+        _ if error.raw_os_error() == Some(5) => "le disque signale une erreur",
+        _ if cfg!(target_os = "linux") && error.raw_os_error() == Some(40) => "les liens tournent en rond",
         _ => return error.to_string(),
     };
     error.raw_os_error().map_or_else(|| words.to_owned(), |code| format!("{words}, erreur {code}"))

@@ -1,14 +1,13 @@
 //! Writes a new file or nothing: a name never shows a file that is not complete, and an existing
 //! file is never touched.
 
-use std::fs::{File, Permissions};
+use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use tempfile::{Builder, NamedTempFile};
-
 use crate::error::LabError;
 use crate::measure::Measurement;
+use crate::temporary::{NotNamed, Temporary, folder_of, sync_folder_of};
 
 /// A name that was free when it was checked, in a folder that can be written to.
 #[derive(Clone, Debug)]
@@ -36,7 +35,7 @@ impl NewFile {
             return Err(file.not_writable(std::io::ErrorKind::InvalidInput.into()));
         }
         if nameless_in(folder_of(&file.path)).is_none() {
-            file.temporary()?;
+            Temporary::beside(&file.path).map_err(|error| file.not_writable(error))?;
         }
         Ok(file)
     }
@@ -44,15 +43,17 @@ impl NewFile {
     /// Writes `contents` completely under the name, flushed to the disk, or not at all.
     ///
     /// # Errors
-    /// [`LabError::FileExists`] when the name was taken meanwhile, [`LabError::NotWritable`] for
-    /// any other failure.
+    /// [`LabError::FileExists`] when the name was taken meanwhile; [`LabError::NotSynced`] when the
+    /// file is there and the disk did not confirm its name; [`LabError::NotWritable`] for any other
+    /// failure.
     pub fn write(&self, contents: &[u8]) -> Result<(), LabError> {
         match self.write_nameless(contents) {
-            Some(written) => written.map_err(|error| self.refused(error))?,
-            None => self.write_temporary(contents)?,
+            Some(written) => {
+                written.map_err(|error| self.refused(error))?;
+                sync_folder_of(&self.path).map_err(|error| not_synced(&self.path, error))
+            }
+            None => self.write_temporary(contents),
         }
-        sync_folder_of(&self.path);
-        Ok(())
     }
 
     /// Writes a file that has no name until it is complete: whatever ends this process, nothing is
@@ -70,10 +71,12 @@ impl NewFile {
     }
 
     fn write_temporary(&self, contents: &[u8]) -> Result<(), LabError> {
-        let mut temporary = self.temporary()?;
-        temporary.write_all(contents).map_err(|error| self.not_writable(error))?;
-        temporary.as_file().sync_all().map_err(|error| self.not_writable(error))?;
-        temporary.persist_noclobber(&self.path).map(drop).map_err(|failed| self.refused(failed.error))
+        let temporary = Temporary::beside(&self.path).and_then(|mut file| file.write_all(contents).map(|()| file));
+        let temporary = temporary.map_err(|error| self.not_writable(error))?;
+        temporary.become_new(&self.path).map_err(|failed| match failed {
+            NotNamed::NotWritten(error) => self.refused(error),
+            NotNamed::NotSynced(error) => not_synced(&self.path, error),
+        })
     }
 
     fn refused(&self, error: std::io::Error) -> LabError {
@@ -86,10 +89,6 @@ impl NewFile {
     /// The name as given.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    fn temporary(&self) -> Result<NamedTempFile, LabError> {
-        temporary_beside(&self.path).map_err(|error| self.not_writable(error))
     }
 
     fn exists(&self) -> LabError {
@@ -174,28 +173,12 @@ fn name_file(_file: &File, _path: &Path) -> std::io::Result<()> {
     Err(std::io::ErrorKind::NotFound.into())
 }
 
-/// An empty file with a name of its own in the folder of `path`, which vanishes unless it is persisted.
-pub(crate) fn temporary_beside(path: &Path) -> std::io::Result<NamedTempFile> {
-    let mut builder = Builder::new();
-    builder.prefix(".iteragpu-").suffix(".tmp");
-    // Results are as readable as any other file of the user; the umask still applies.
-    #[cfg(unix)]
-    builder.permissions(<Permissions as std::os::unix::fs::PermissionsExt>::from_mode(0o666));
-    builder.tempfile_in(folder_of(path))
-}
-
-/// A new name must itself survive a power cut; a file system that cannot sync folders has already
-/// done what it can.
-pub(crate) fn sync_folder_of(path: &Path) {
-    let _ = File::open(folder_of(path)).and_then(|folder| folder.sync_all());
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-}
-
 pub(crate) fn not_writable(path: &Path, source: std::io::Error) -> LabError {
     LabError::NotWritable { path: crate::error::shortened(&path.to_string_lossy(), 120), source: without_path(source) }
+}
+
+pub(crate) fn not_synced(path: &Path, source: std::io::Error) -> LabError {
+    LabError::NotSynced { path: crate::error::shortened(&path.to_string_lossy(), 120), source }
 }
 
 /// tempfile adds the temporary's path to its errors; a reader needs the cause only.

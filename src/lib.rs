@@ -50,6 +50,8 @@ pub mod settings;
 pub mod simulation;
 #[cfg(feature = "csv")]
 mod table;
+#[doc(hidden)]
+pub mod temporary;
 pub mod worker;
 
 pub use display::{Present, Shown, outcome_text, show};

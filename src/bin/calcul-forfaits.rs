@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser};
 use iteragpu_lab::arguments::parse_count;
-use iteragpu_lab::cli::{answer_clap, fail, in_french, print_result};
+use iteragpu_lab::cli::{answer_clap, fail, fail_at_the_size_limit, in_french, print_result};
 use iteragpu_lab::{LabError, PriceList, Quote};
 
 #[derive(Parser)]
@@ -45,6 +45,7 @@ pub(crate) struct Options {
 }
 
 fn main() -> ExitCode {
+    fail_at_the_size_limit();
     match parse(std::env::args_os()) {
         Ok(options) => run(&options).map_or_else(fail, |text| print_result(&text)),
         Err(error) => answer_clap(&error),

@@ -9,14 +9,14 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use iteragpu_lab::arguments::{parse_bits, parse_count, parse_seed};
-use iteragpu_lab::cli::{answer_clap, complain, fail, in_french, print_result};
+use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
 use iteragpu_lab::measure::measure_with;
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{
-    EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, append, environment_report,
-    estimate_weights, summarize,
+    EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, Saved, append,
+    environment_report, estimate_weights, summarize,
 };
 
 #[derive(Parser)]
@@ -157,6 +157,7 @@ pub(crate) struct SummaryOptions {
 }
 
 fn main() -> ExitCode {
+    fail_at_the_size_limit();
     match parse(std::env::args_os()) {
         Ok(line) => run(line.task),
         Err(error) => answer_clap(&error),
@@ -250,7 +251,7 @@ pub(crate) fn configuration(options: &ConfigurationOptions) -> Result<MeasureCon
 fn save(file: &NewFile, measurement: &Measurement) -> ExitCode {
     match file.write(format!("{measurement}\n").as_bytes()) {
         Ok(()) => {
-            complain(&format!("Mesure enregistrée dans le nouveau fichier « {} ».", file.path().display()));
+            complain(&Saved { path: file.path().to_owned() }.to_string());
             ExitCode::SUCCESS
         }
         Err(error) => {

@@ -12,10 +12,11 @@ use csv::{Terminator, WriterBuilder};
 use super::summary::Tally;
 use super::{BLANK_GRID, COLUMNS, RUN_ID, units};
 use crate::error::{LabError, shortened};
-use crate::export::{NewFile, not_writable, sync_folder_of, temporary_beside};
+use crate::export::{NewFile, not_synced, not_writable};
 use crate::measure::{Measurement, PhaseRow, is_complete};
 use crate::settings::RuntimeSettings;
 use crate::table::Table;
+use crate::temporary::{NotNamed, Temporary};
 
 /// Adds one row for every pass of `measurement` to the results file `to`, which is created with
 /// its header when nothing has that name.
@@ -29,7 +30,8 @@ use crate::table::Table;
 /// [`LabError::InvalidArgument`] for the blank grid `resultats-bruts.csv` and for anything that is
 /// no regular file; [`LabError::InTable`] when the existing file is broken;
 /// [`LabError::RunAlreadyRecorded`] when it holds this measurement; [`LabError::NotWritable`]. The
-/// file is untouched in each case.
+/// file is untouched in each case. [`LabError::NotSynced`] when the rows are there and the disk did
+/// not confirm it.
 ///
 /// # Examples
 /// ```no_run
@@ -71,7 +73,8 @@ pub struct Appended {
 
 impl fmt::Display for Appended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} lignes ajoutées à « {} » : essai {}.", self.rows, self.path.display(), self.run_id)
+        let path = shortened(&self.path.to_string_lossy(), 120);
+        write!(f, "{} lignes ajoutées à « {path} » : essai {}.", self.rows, self.run_id)
     }
 }
 
@@ -301,7 +304,11 @@ impl<'a> Target<'a> {
     /// Puts a copy with the new rows in the place of the locked file.
     fn replace(&self, file: &File, run: &Run<'_>) -> Result<(), LabError> {
         let layout = self.validated(file, &run.id)?;
-        self.write_copy(file, run, &layout).map_err(|error| self.not_writable(error))
+        let copy = self.copy(file, run, &layout).map_err(|error| self.not_writable(error))?;
+        copy.replace(&self.path).map_err(|failed| match failed {
+            NotNamed::NotWritten(error) => self.not_writable(error),
+            NotNamed::NotSynced(error) => not_synced(self.given, error),
+        })
     }
 
     /// Reads the whole file: nothing is added to a broken one, nor a second time.
@@ -324,19 +331,17 @@ impl<'a> Target<'a> {
         }
     }
 
-    fn write_copy(&self, mut file: &File, run: &Run<'_>, layout: &Layout) -> io::Result<()> {
-        let mut copy = temporary_beside(&self.path)?;
+    /// The old bytes, then the new rows.
+    fn copy(&self, mut file: &File, run: &Run<'_>, layout: &Layout) -> io::Result<Temporary> {
+        let mut copy = Temporary::beside(&self.path)?;
         file.rewind()?;
-        io::copy(&mut file, copy.as_file_mut())?;
+        io::copy(&mut file, &mut copy.as_file())?;
         if last_byte(file)? != b'\n' {
             copy.write_all(layout.line_ending.as_bytes())?;
         }
         copy.write_all(&run.rows(layout)?)?;
-        keep_owner_and_permissions(file, copy.as_file())?;
-        copy.as_file().sync_all()?;
-        copy.persist(&self.path).map_err(|failed| failed.error)?;
-        sync_folder_of(&self.path);
-        Ok(())
+        copy.keep_owner_and_permissions(file)?;
+        Ok(copy)
     }
 
     fn refused(&self, expected: &str) -> LabError {
@@ -370,17 +375,6 @@ fn is_same(one: &Metadata, other: &Metadata) -> bool {
 #[cfg(not(unix))]
 fn is_same(_: &Metadata, _: &Metadata) -> bool {
     true
-}
-
-fn keep_owner_and_permissions(old: &File, new: &File) -> io::Result<()> {
-    let metadata = old.metadata()?;
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::{MetadataExt, fchown};
-        // Only some users may give a file away; the others own what they write.
-        let _ = fchown(new, Some(metadata.uid()), Some(metadata.gid()));
-    }
-    new.set_permissions(metadata.permissions())
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //! and without what programs leave in it.
 
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail, ensure};
 use iteragpu_lab::cli::one_line;
+use iteragpu_lab::temporary::{NotNamed, Temporary};
 
 use crate::inspect::{Fault, Inspection, inspect};
 use crate::{UsageError, git_hook, workspace};
@@ -106,7 +106,11 @@ impl Report {
         if found.cleaned != document
             && let Err(error) = replace(&notebook.path, &document, &found.cleaned)
         {
-            println!("{name} : inchangé, écriture impossible ({})", one_line(&format!("{error:#}"), SHOWN_NAME));
+            let said = match error.downcast_ref() {
+                Some(failed @ NotNamed::NotSynced(_)) => failed.to_string(),
+                _ => format!("inchangé, écriture impossible ({error:#})"),
+            };
+            println!("{name} : {}", one_line(&said, SHOWN_NAME));
             return self.verdicts.push(Verdict::Faulty);
         }
         let removed = found.faults.iter().filter(|fault| fault.removable).count();
@@ -207,25 +211,13 @@ fn project_notebooks() -> Result<Vec<Notebook>> {
 /// leads to is replaced, in its own folder.
 fn replace(file: &Path, old: &str, new: &str) -> Result<()> {
     let file = fs::canonicalize(file)?;
-    let folder = file.parent().context("fichier sans dossier")?;
     // A protected file is not replaced either. Nothing is written through this.
     let current = OpenOptions::new().write(true).open(&file)?;
-    let mut copy = tempfile::Builder::new().prefix(".iteragpu-").suffix(".tmp").tempfile_in(folder)?;
+    let mut copy = Temporary::beside(&file)?;
     copy.write_all(new.as_bytes())?;
-    keep_owner_and_permissions(&current, copy.as_file())?;
-    copy.as_file().sync_all()?;
+    copy.keep_owner_and_permissions(&current)?;
     ensure!(fs::read(&file)? == old.as_bytes(), "le fichier a changé entre-temps");
-    copy.persist(&file)?;
-    // A file system that cannot sync folders has already done what it can.
-    let _ = File::open(folder).and_then(|folder| folder.sync_all());
-    Ok(())
-}
-
-fn keep_owner_and_permissions(old: &File, new: &File) -> std::io::Result<()> {
-    let metadata = old.metadata()?;
-    // Only some users may give a file away; the others own what they write.
-    let _ = fchown(new, Some(metadata.uid()), Some(metadata.gid()));
-    new.set_permissions(metadata.permissions())
+    Ok(copy.replace(&file)?)
 }
 
 /// A step of `cargo xtask test`.

@@ -11,6 +11,8 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
+use iteragpu_lab::temporary::Temporary;
+
 /// The variable that names the folder in which the kernel, too, makes the folder of its cache.
 pub const PARENT: &str = "XDG_CACHE_HOME";
 
@@ -70,10 +72,10 @@ fn mend_list(folder: &Path, list: &Path) -> io::Result<bool> {
     let Some(text) = present(fs::read_to_string(list))? else { return Ok(false) };
     let Some(mended) = without_generated_files(&text) else { return Ok(false) };
     let Some(metadata) = present(fs::metadata(list))? else { return Ok(false) };
-    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    let mut file = Temporary::in_folder(folder)?;
     file.write_all(mended.as_bytes())?;
     file.as_file().set_permissions(metadata.permissions())?;
-    Ok(present(file.persist(list).map_err(|error| error.error))?.is_some())
+    Ok(present(file.replace(list).map_err(io::Error::from))?.is_some())
 }
 
 /// Entries come and go while kernels run.

@@ -2,11 +2,13 @@
 //! exactly, rounded once to the cent, half up, without discount.
 
 use std::fs;
+use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use iteragpu_lab::pricing;
+use iteragpu_lab::temporary::Temporary;
 use rust_decimal::prelude::ToPrimitive;
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde::Deserialize;
@@ -44,7 +46,9 @@ pub fn run(arguments: &TariffsArgs) -> anyhow::Result<ExitCode> {
     let computed = price_list(&hourly)?;
     let file = workspace::root().join("tarifs-forfaits.csv");
     if !arguments.check {
-        fs::write(&file, computed)?;
+        let mut list = Temporary::beside(&file)?;
+        list.write_all(computed.as_bytes())?;
+        list.replace(&file)?;
     } else if fs::read_to_string(&file).context("tarifs-forfaits.csv")? != computed {
         bail!("tarifs-forfaits.csv diffère de ce que donnent les prix horaires ; « cargo xtask tariffs » le recalcule");
     }
