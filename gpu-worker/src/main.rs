@@ -1,6 +1,7 @@
 //! The one program that loads libtorch. A library starts a fresh one for each request, writes
 //! one JSON line to its standard input and reads JSON lines from its standard output
-//! (`iteragpu_lab::protocol`). When its input closes, it ends: it never outlives its caller.
+//! (`iteragpu_lab::protocol`). When its input closes, it ends: it never outlives its caller
+//! (`early_start.c`).
 
 mod boundary;
 mod environment;
@@ -9,8 +10,8 @@ mod measure;
 mod model;
 mod output;
 
-use std::io::{self, BufRead, Read};
-use std::{fs, thread};
+use std::fs;
+use std::io::{self, BufRead};
 
 use iteragpu_lab::protocol::{Failure, Message, Request, VERSION};
 
@@ -22,7 +23,6 @@ fn main() {
     output.send(&Message::Hello { worker_version: VERSION.to_owned() });
     output.flush();
     let message = read_request().and_then(|request| {
-        leave_with_the_caller();
         be_first_to_go();
         answer(request, &mut output)
     });
@@ -59,18 +59,6 @@ fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
                 (None, Err(error)) => Err(Failure::BadRequest { words: error.to_string() }),
             }
         }
-    }
-}
-
-/// Ends the process when the caller closes this side of the pipe, on purpose or by dying.
-fn leave_with_the_caller() {
-    let watch = thread::Builder::new().spawn(|| {
-        let _ = io::stdin().lock().read_to_end(&mut Vec::new());
-        boundary::exit(1)
-    });
-    if watch.is_err() {
-        // Without the watch this process could outlive its caller on the GPU.
-        boundary::exit(1);
     }
 }
 
