@@ -22,6 +22,14 @@ wrong-bytes) hello "$VERSION"; rows; bytes=5; measured ;;
 good-environment) hello "$VERSION"; printf '{"message":"environment",%s}\n' "$environment" ;;
 talkative) hello "$VERSION"; i=0; while [ $i -lt 3000 ]; do echo "0123456789012345678901234567890123456789012345678901234567890123456789" >&2; i=$((i + 1)); done; rows; measured ;;
 slow) hello "$VERSION"; row model_load 0; sleep 1; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; measured ;;
+# Measures for a third of a second and, as the real one does, leaves at once when its input closes.
+paced)
+  hello "$VERSION"
+  exec 3<&0
+  { cat <&3; kill -KILL $$; } > /dev/null 2>&1 &
+  rows | while read -r line; do sleep 0.05; printf '%s\n' "$line"; done
+  kill $!
+  measured ;;
 lingering) hello "$VERSION"; rows; measured; exec sleep 600 ;;
 silent) exec sleep 600 ;;
 silent-after-hello) hello "$VERSION"; exec sleep 600 ;;

@@ -87,6 +87,11 @@ fn installed(cargo_home: &Path) -> bool {
     recorded && workspace::output_of(Command::new(program(cargo_home)).arg("--help")).is_ok()
 }
 
+/// Whether Jupyter knows a kernel that exists.
+pub fn is_registered() -> bool {
+    registered().is_ok_and(|program| program.is_some())
+}
+
 /// The program that Jupyter would start, when it exists.
 fn registered() -> Result<Option<PathBuf>> {
     let list = workspace::output_of(&mut jupyter(&["kernelspec", "list", "--json"]))?;

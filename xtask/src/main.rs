@@ -21,6 +21,7 @@ mod prerequisites;
 mod progress;
 mod python;
 mod results_bench;
+mod signals;
 mod tariffs;
 mod test;
 mod verify_simulation;
@@ -53,6 +54,8 @@ enum Task {
     Test,
     /// Cherche des entrées qui mettent la bibliothèque en défaut, et garde celles qu'il trouve
     Fuzz(fuzz::FuzzArgs),
+    /// Tue les commandes, le programme de mesure et le noyau à des moments tirés au sort, et regarde ce qui reste
+    Signals(signals::SignalsArgs),
     /// Contrôle les licences, les doublons et les sources des dépendances, et leurs failles connues si leur base se lit
     Deny,
     /// Recalcule tarifs-forfaits.csv à partir des prix horaires publics
@@ -102,6 +105,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Worker => worker::run(),
         Task::Test => test::run(),
         Task::Fuzz(arguments) => fuzz::run(arguments),
+        Task::Signals(arguments) => signals::run(arguments),
         Task::Deny => deny::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),

@@ -70,7 +70,7 @@ fn observe(file: &Path, rows: u64) -> anyhow::Result<(f64, u64)> {
 }
 
 /// Runs of nine rows each, over three environments and eight configurations.
-fn write_rows(file: &Path, rows: u64, shuffled: bool) -> anyhow::Result<()> {
+pub fn write_rows(file: &Path, rows: u64, shuffled: bool) -> anyhow::Result<()> {
     let mut output = BufWriter::new(File::create(file)?);
     writeln!(output, "{}", COLUMNS.join(","))?;
     for place in 0..rows {

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, FRONTENDS, Install, JUPYTER, PLAYWRIGHT, Pins};
-use crate::{browser, clean, frontends, fuzz, kernel, prerequisites, progress, worker, workspace};
+use crate::{browser, clean, frontends, fuzz, kernel, prerequisites, progress, signals, worker, workspace};
 
 /// A notebook, and what it shows.
 pub type Notebook = (&'static str, Shown);
@@ -76,6 +76,7 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     // In release, like the build: torch-sys compiles its C++ once.
     steps.worker("clippy du programme de mesure", &["clippy", "--all-targets"], &["--", "-D", "warnings"])?;
     steps.worker("tests du programme de mesure", &["test"], &[])?;
+    steps.run("arrêts brutaux, vingt essais", signals::check)?;
     steps.run("noyau Jupyter", || {
         kernel.map_or(Ok(()), kernel::Build::finish)?;
         kernel::register()

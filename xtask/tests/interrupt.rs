@@ -1,4 +1,5 @@
-//! Interrupting a cell, restarting or stopping its kernel ends the worker: nothing stays on a GPU.
+//! Interrupting a cell, restarting or stopping its kernel, and killing the process that runs it end the
+//! worker: nothing stays on a GPU.
 //!
 //! Where Jupyter or the kernel is missing this test says so and passes, unless
 //! `XTASK_KERNEL_REQUIRED` is set.
@@ -11,6 +12,8 @@ use std::process::Command;
 
 use anyhow::{Result, ensure};
 
+const ENDS: [&str; 6] = ["interrupt", "restart", "shutdown", "SIGKILL", "SIGTERM", "SIGINT"];
+
 #[test]
 fn the_worker_ends_with_the_cell() -> Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
@@ -21,24 +24,20 @@ fn the_worker_ends_with_the_cell() -> Result<()> {
         return Ok(());
     }
     // A worker that runs until its input closes, and one that does not: the planted bad case.
-    let said = with_worker(&root, &python, "endless")?;
-    assert_eq!(said, "interrupt: gone\nrestart: gone\nshutdown: gone\n");
-    let said = with_worker(&root, &python, "stubborn")?;
-    assert!(said.contains("still there"), "{said}");
+    assert_eq!(outcomes(&root, &python, "endless", &ENDS)?, ENDS.map(|end| format!("{end}: gone")));
+    assert_eq!(outcomes(&root, &python, "stubborn", &["SIGKILL"])?, ["SIGKILL: still there"]);
     Ok(())
 }
 
-fn with_worker(root: &Path, python: &Path, behaviour: &str) -> Result<String> {
+/// What became of the worker each time, without the seconds that it took.
+fn outcomes(root: &Path, python: &Path, behaviour: &str, ends: &[&str]) -> Result<Vec<String>> {
     let folder = tempfile::tempdir()?;
     let worker = folder.path().join(behaviour);
     symlink(root.join("tests/stand-in-worker.sh").canonicalize()?, &worker)?;
     let mut command = Command::new(python);
-    command.arg(root.join("xtask/tests/interrupt.py")).arg(root.join("notebooks/mesure-memoire.ipynb")).arg(&worker);
-    let output = command.output()?;
+    command.arg(root.join("xtask/src/kernel_ends.py")).arg(root.join("notebooks/mesure-memoire.ipynb")).arg(&worker);
+    let output = command.arg("1").args(ends).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(String::from_utf8_lossy(&output.stdout)
-        .lines()
-        .filter(|line| line.contains(": "))
-        .map(|line| format!("{line}\n"))
-        .collect())
+    let said = String::from_utf8_lossy(&output.stdout);
+    Ok(said.lines().filter_map(|line| line.rsplit_once(' ')).map(|(outcome, _)| outcome.to_owned()).collect())
 }
