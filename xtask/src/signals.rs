@@ -31,7 +31,17 @@ pub struct SignalsArgs {
     seed: Option<u64>,
 }
 
-const SIGNALS: [Signal; 3] = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT];
+/// Those that are sent. A job in the background ignores SIGINT, and so does all that it starts.
+fn signals() -> Result<Vec<Signal>> {
+    let ignored = processes::ignored_signals()?;
+    let (ignored, sent): (Vec<_>, Vec<_>) = [Signal::SIGKILL, Signal::SIGTERM, Signal::SIGINT]
+        .into_iter()
+        .partition(|signal| ignored & (1 << (*signal as u64 - 1)) != 0);
+    for signal in ignored {
+        println!("{signal} : aucun essai, il est ignoré ici, comme dans un travail lancé en arrière-plan.");
+    }
+    Ok(sent)
+}
 
 /// What is promised.
 const PROMISED: Duration = Duration::from_secs(1);
@@ -65,14 +75,15 @@ pub fn check() -> Result<()> {
 fn all(trials: u64, in_kernel: u64, seed: u64) -> Result<usize> {
     let stage = Stage::new()?;
     planted_orphan_is_found(&stage)?;
-    let scenes = stage.scenes()?;
+    let (signals, scenes) = (signals()?, stage.scenes()?);
     let mut random = Rng::with_seed(seed);
     let mut tallies = vec![Tally::default(); scenes.len()];
     for number in 0..trials - in_kernel {
         let place = number as usize % scenes.len();
-        let signal = SIGNALS[number as usize / scenes.len() % SIGNALS.len()];
+        let signal = signals[number as usize / scenes.len() % signals.len()];
         let moment = scenes[place].lasts().mul_f64(1.2 * random.f64());
-        let verdict = scenes[place].trial(&stage, signal, moment, PATIENCE)?;
+        let verdict = scenes[place].trial(&stage, signal, moment, PATIENCE);
+        let verdict = verdict.with_context(|| format!("essai {number}, {}, {signal}", scenes[place].name))?;
         for fault in &verdict.faults {
             println!("essai {number}, {}, {signal} après {:.3} s : {fault}", scenes[place].name, moment.as_secs_f64());
         }
@@ -80,7 +91,7 @@ fn all(trials: u64, in_kernel: u64, seed: u64) -> Result<usize> {
     }
     let mut told: Vec<(&str, Tally)> = scenes.iter().map(|scene| scene.name).zip(tallies).collect();
     if in_kernel > 0 {
-        told.push(("noyau : le processus des cellules", kernel_trials(in_kernel, seed)?));
+        told.push(("noyau : le processus des cellules", kernel_trials(in_kernel, seed, &signals)?));
     }
     for (name, tally) in &told {
         println!("{}", tally.told(name));
@@ -143,11 +154,11 @@ fn kernel_is_there() -> bool {
 }
 
 /// One kernel for all trials, as long as it goes on working.
-fn kernel_trials(trials: u64, seed: u64) -> Result<Tally> {
+fn kernel_trials(trials: u64, seed: u64, signals: &[Signal]) -> Result<Tally> {
     let folder = tempfile::tempdir()?;
     let worker = folder.path().join("endless");
     symlink(scenes::stand_in(), &worker)?;
-    let ends = (0..trials as usize).map(|number| SIGNALS[number % SIGNALS.len()].as_str());
+    let ends = (0..trials as usize).map(|number| signals[number % signals.len()].as_str());
     let mut command = Command::new(python::interpreter());
     command.args(["-c", KERNEL_ENDS]).arg(workspace::root().join(WALKTHROUGH)).arg(&worker);
     command.arg(seed.to_string()).args(ends).stdin(Stdio::null()).stderr(Stdio::null());

@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::{Context, Result};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -11,6 +12,13 @@ use nix::unistd::Pid;
 pub const MARK: &str = "ITERAGPU_TRIAL";
 
 const GLANCE: Duration = Duration::from_millis(5);
+
+/// One bit a signal, the lowest for signal 1.
+pub fn ignored_signals() -> Result<u64> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    Ok(u64::from_str_radix(ignored.context("/proc/self/status ne nomme pas les signaux ignorés")?.trim(), 16)?)
+}
 
 /// Those that carry the mark and still run. One that has ended and waits for its parent has no environment.
 pub fn marked(mark: &str) -> Vec<Pid> {
@@ -63,7 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_trial_started_is_found_until_it_ends() -> anyhow::Result<()> {
+    fn a_signal_that_is_ignored_is_known() -> Result<()> {
+        // Rust's own programs ignore the signal of a broken pipe.
+        assert_ne!(ignored_signals()? & (1 << (Signal::SIGPIPE as u64 - 1)), 0);
+        assert_eq!(ignored_signals()? & (1 << (Signal::SIGTERM as u64 - 1)), 0);
+        Ok(())
+    }
+
+    #[test]
+    fn what_a_trial_started_is_found_until_it_ends() -> Result<()> {
         let folder = tempfile::tempdir()?;
         let mark = folder.path().display().to_string();
         // A shell that waits: its own child is found as well.
