@@ -31,7 +31,7 @@ mod workspace;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use iteragpu_lab::cli::{answer_clap, in_french};
+use iteragpu_lab::cli::{answer_clap, fail_at_the_size_limit, in_french};
 
 #[derive(Parser)]
 #[command(bin_name = "cargo xtask", about = "Installation, exécution des notebooks et vérifications du projet.")]
@@ -87,6 +87,7 @@ impl std::fmt::Display for UsageError {
 impl std::error::Error for UsageError {}
 
 fn main() -> ExitCode {
+    fail_at_the_size_limit();
     let matches = in_french(Arguments::command()).try_get_matches();
     match matches.and_then(|matches| Arguments::from_arg_matches(&matches)) {
         Ok(arguments) => run(&arguments.task).unwrap_or_else(|error| {

@@ -219,6 +219,10 @@ fn what_is_no_notebook_is_refused_and_left_alone() -> Result<()> {
     assert_eq!(absent.run("--check")?.0, 2);
     fs::create_dir(&absent.file)?;
     assert!(absent.run("--clean")?.1.contains("pas un fichier ordinaire"));
+    fs::remove_dir(&absent.file)?;
+    // Reading it would wait for ever.
+    assert!(Command::new("mkfifo").arg(&absent.file).status()?.success());
+    assert!(absent.run("--clean")?.1.contains("pas un fichier ordinaire"));
     Ok(())
 }
 
@@ -275,6 +279,8 @@ fn other_line_ends_and_escapes_stay_and_a_byte_order_mark_goes() -> Result<()> {
 fn the_file_is_replaced_whole_with_its_permissions_and_behind_its_link() -> Result<()> {
     let planted = Folder::with(&with(REMOVABLE[0].0))?;
     fs::set_permissions(&planted.file, Permissions::from_mode(0o640))?;
+    // What a killed run has left goes as well.
+    fs::write(planted.folder.path().join(".iteragpu-aB3xY9.tmp"), "")?;
     let elsewhere = tempfile::tempdir()?;
     let link = elsewhere.path().join("link.ipynb");
     symlink(&planted.file, &link)?;
@@ -305,6 +311,21 @@ fn a_notebook_that_cannot_be_replaced_stays_as_it_is() -> Result<()> {
         assert!(code == 1 && said.contains("inchangé, écriture impossible"), "{said}");
         assert_eq!(planted.text()?, written(&with(REMOVABLE[0].0))?);
     }
+    Ok(())
+}
+
+/// The limit on the size of files stops a write half-way, as a full disk does, and root as well.
+#[test]
+fn a_write_that_fails_leaves_the_notebook_and_nothing_beside_it() -> Result<()> {
+    let planted = Folder::with(&with(REMOVABLE[0].0))?;
+    let before = planted.text()?;
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -f 0; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_xtask"), "notebook", "--clean"]);
+    let output = limited.arg(&planted.file).output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("inchangé, écriture impossible"), "{said}");
+    assert_eq!((planted.text()?, fs::read_dir(planted.folder.path())?.count()), (before, 1));
     Ok(())
 }
 
