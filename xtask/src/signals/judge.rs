@@ -74,11 +74,15 @@ pub fn files(folder: &Path, expected: &str, may_leave: bool, verdict: &mut Verdi
     for entry in fs::read_dir(folder)? {
         match entry?.file_name().to_string_lossy() {
             name if name == expected => is_there = true,
-            name if may_leave && name.starts_with(".iteragpu-") && name.ends_with(".tmp") => verdict.leftover = true,
+            name if may_leave && is_temporary(&name) => verdict.leftover = true,
             name => verdict.faults.push(format!("{name} est resté")),
         }
     }
     Ok(is_there)
+}
+
+pub fn is_temporary(name: &str) -> bool {
+    name.starts_with(".iteragpu-") && name.ends_with(".tmp")
 }
 
 /// A measurement's file is whole.

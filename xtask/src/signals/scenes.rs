@@ -68,7 +68,8 @@ impl Stage {
             Scene::measuring("measure, doublure : le programme de mesure", &paced, Hit::Worker),
             Scene::measuring("measure, doublure : les deux, comme Ctrl-C", &paced, Hit::Both),
             Scene::measuring("measure, doublure sans fin : la commande", &self.at("endless"), Hit::Command),
-            Scene { name: "results append : la commande", task: Task::Append, lasts: Duration::ZERO },
+            Scene::appending("results append : la commande", false),
+            Scene::appending("results append, pendant la copie : la commande", true),
         ];
         let worker = workspace::target().join("release/iteragpu-worker");
         if worker.exists() {
@@ -87,8 +88,9 @@ impl Stage {
     fn duration(&self, task: &Task) -> Result<Duration> {
         let trial = Trial::new()?;
         let mut command = self.command_of(task, &trial)?;
-        let start = Instant::now();
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
+        trial.wait_for_begin(task, &mut child)?;
+        let start = Instant::now();
         // One has no end of its own.
         while child.try_wait()?.is_none() && start.elapsed() < Duration::from_millis(1500) {
             thread::sleep(Duration::from_millis(1));
@@ -102,7 +104,7 @@ impl Stage {
     fn command_of(&self, task: &Task, trial: &Trial) -> Result<Command> {
         let mut command = match task {
             Task::Measure { worker, .. } => self.measure(worker, &trial.at(OUTPUT)),
-            Task::Append => {
+            Task::Append { .. } => {
                 fs::write(trial.at(RESULTS), &self.old)?;
                 self.append(0, &trial.at(RESULTS))
             }
@@ -139,8 +141,14 @@ impl Stage {
 }
 
 enum Task {
-    Measure { worker: PathBuf, hit: Hit },
-    Append,
+    Measure {
+        worker: PathBuf,
+        hit: Hit,
+    },
+    /// As a whole, or from the moment on at which its temporary file is there.
+    Append {
+        copying: bool,
+    },
 }
 
 /// A task, and which of its processes is hit.
@@ -153,6 +161,10 @@ pub struct Scene {
 impl Scene {
     fn measuring(name: &'static str, worker: &Path, hit: Hit) -> Self {
         Self { name, task: Task::Measure { worker: worker.to_owned(), hit }, lasts: Duration::ZERO }
+    }
+
+    fn appending(name: &'static str, copying: bool) -> Self {
+        Self { name, task: Task::Append { copying }, lasts: Duration::ZERO }
     }
 
     /// A worker that does not care for its input.
@@ -169,9 +181,9 @@ impl Scene {
         let trial = Trial::new()?;
         let hit = match self.task {
             Task::Measure { hit, .. } => hit,
-            Task::Append => Hit::Command,
+            Task::Append { .. } => Hit::Command,
         };
-        let end = trial.disturb(stage.command_of(&self.task, &trial)?, hit, signal, moment)?;
+        let end = trial.disturb(stage.command_of(&self.task, &trial)?, &self.task, hit, signal, moment)?;
         let (gone_after, left) = processes::wait_until_gone(&trial.mark, patience);
         let mut verdict = Verdict { gone_after, ..Verdict::default() };
         if !left.is_empty() {
@@ -187,7 +199,7 @@ impl Scene {
                     judge::complete(&trial.at(OUTPUT), &mut verdict)?;
                 }
             }
-            Task::Append => {
+            Task::Append { .. } => {
                 judge::files(trial.folder.path(), RESULTS, may_leave, &mut verdict)?;
                 let (contents, new) = (fs::read(trial.at(RESULTS))?, [&stage.old[..], &stage.rows[0]].concat());
                 judge::appending(&end, signal, &contents, &stage.old, &new, &mut verdict);
@@ -219,21 +231,35 @@ impl Trial {
         self.folder.path().join(name)
     }
 
-    fn disturb(&self, mut command: Command, hit: Hit, signal: Signal, moment: Duration) -> Result<End> {
+    fn disturb(&self, mut command: Command, task: &Task, hit: Hit, signal: Signal, moment: Duration) -> Result<End> {
         // Neither pipes, which an orphan could hold open, nor files in the folder that is looked at.
         let words = tempfile::NamedTempFile::new()?;
         let mut child = command.stdout(Stdio::null()).stderr(words.reopen()?).spawn()?;
         let group = Pid::from_raw(child.id().try_into()?);
+        self.wait_for_begin(task, &mut child)?;
         thread::sleep(moment);
-        let sent = match hit {
-            Hit::Command => kill(group, signal),
-            Hit::Both => killpg(group, signal),
-            Hit::Worker => self.worker(&mut child, group)?.map_or(Ok(()), |worker| kill(worker, signal)),
-        };
-        // The command is still this program's child; its worker may have gone meanwhile.
-        ensure!(sent.is_ok() || hit == Hit::Worker, "le signal n'a pas pu être envoyé");
+        // Once waited for, its number may be another process's.
+        if child.try_wait()?.is_none() {
+            let sent = match hit {
+                Hit::Command => kill(group, signal),
+                Hit::Both => killpg(group, signal),
+                Hit::Worker => self.worker(&mut child, group)?.map_or(Ok(()), |worker| kill(worker, signal)),
+            };
+            // The command is still this program's child; its worker may have gone meanwhile.
+            ensure!(sent.is_ok() || hit == Hit::Worker, "le signal n'a pas pu être envoyé");
+        }
         let status = self.wait(&mut child)?;
         Ok(End { status, words: fs::read_to_string(words.path())? })
+    }
+
+    /// Until what the signal is to meet is going on, or the command has ended.
+    fn wait_for_begin(&self, task: &Task, child: &mut Child) -> Result<()> {
+        let has_begun = || -> Result<bool> {
+            let mut names = fs::read_dir(self.folder.path())?.filter_map(|entry| Some(entry.ok()?.file_name()));
+            Ok(names.any(|name| judge::is_temporary(&name.to_string_lossy())))
+        };
+        while matches!(task, Task::Append { copying: true }) && !has_begun()? && child.try_wait()?.is_none() {}
+        Ok(())
     }
 
     /// The worker as soon as it runs; none when the command has ended.
