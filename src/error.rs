@@ -446,7 +446,7 @@ pub(crate) fn io_words(error: &io::Error) -> String {
         io::ErrorKind::InvalidData => "contenu illisible",
         io::ErrorKind::FileTooLarge => "limite de taille des fichiers atteinte",
         // Rust has no stable names for these two.
-        _ if error.raw_os_error() == Some(5) => "le disque signale une erreur",
+        _ if error.raw_os_error() == Some(5) => "panne du disque",
         _ if cfg!(target_os = "linux") && error.raw_os_error() == Some(40) => "les liens tournent en rond",
         _ => return error.to_string(),
     };
@@ -469,6 +469,8 @@ mod tests {
         }
         let absent = io_words(&io::Error::from_raw_os_error(2));
         assert_eq!(absent, "fichier ou dossier introuvable, erreur 2");
+        let disk = io_words(&io::Error::from_raw_os_error(5));
+        assert_eq!(disk, "panne du disque, erreur 5");
     }
 
     #[test]

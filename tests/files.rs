@@ -156,6 +156,25 @@ fn rows_are_added_to_nothing_but_a_results_file() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn a_folder_that_cannot_be_reached_is_named_with_its_reason() -> Outcome {
+    let place = Place::new()?;
+    obstacles(&place)?;
+    let cases = [
+        ("loop/m", "les liens tournent en rond"),
+        ("file/m", "un élément du chemin n'est pas un dossier"),
+        ("nowhere/m", "fichier ou dossier introuvable"),
+    ];
+    for (name, reason) in cases {
+        for (mut command, code) in [(place.measure(place.at(name)), 2), (place.append(place.at(name)), 1)] {
+            let refused = finish(&mut command)?;
+            assert_eq!((refused.status.code(), stdout(&refused).as_str()), (Some(code), ""), "{name}");
+            assert!(stderr(&refused).contains(reason), "{name}: {}", stderr(&refused));
+        }
+    }
+    Ok(())
+}
+
 // What the name is.
 
 #[test]
@@ -484,7 +503,7 @@ fn a_disk_that_does_not_confirm_a_name_is_told() -> Outcome {
     let (json, csv) = (place.at("m.json"), place.at("r.csv"));
     let failing = Some(("SYNC_FOLDER_ERROR", EIO));
     let (output, _) = watched.run(&mut place.measure(&json), &json, failing)?;
-    let told = "est écrit en entier, mais le disque ne confirme pas qu'il le gardera (le disque signale une erreur";
+    let told = "est écrit en entier, mais le disque ne confirme pas qu'il le gardera (panne du disque, erreur 5)";
     assert_eq!(output.status.code(), Some(1));
     assert!(stderr(&output).contains(told) && is_measurement(&stdout(&output)), "{}", stderr(&output));
     read_measurement(&json)?;

@@ -137,7 +137,7 @@ impl Tally {
         let Self { trials, in_time, late, leftovers, faults, slowest } = self;
         let leftovers = match leftovers {
             0 => String::new(),
-            _ => format!(", {leftovers} copies laissées par SIGKILL et retirées par l'ajout suivant"),
+            _ => format!(", {leftovers} copies laissées par SIGKILL, que l'ajout suivant doit retirer"),
         };
         format!(
             "{name} : {trials} essais, {in_time} avant la fin ; plus aucun processus après {:.3} s au plus, \
