@@ -39,5 +39,7 @@ fn outcomes(root: &Path, python: &Path, behaviour: &str, ends: &[&str]) -> Resul
     let output = command.arg("1").args(ends).output()?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let said = String::from_utf8_lossy(&output.stdout);
-    Ok(said.lines().filter_map(|line| line.rsplit_once(' ')).map(|(outcome, _)| outcome.to_owned()).collect())
+    // The kernel writes lines of its own in between.
+    let outcomes = said.lines().filter(|line| line.contains(": ")).filter_map(|line| line.rsplit_once(' '));
+    Ok(outcomes.map(|(outcome, _)| outcome.to_owned()).collect())
 }
