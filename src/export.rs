@@ -207,6 +207,25 @@ mod tests {
         Ok(())
     }
 
+    /// Not through [`NewFile::write`], which would do without such files.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_nameless_file_gets_its_name_or_finds_it_taken() -> Outcome {
+        use std::os::unix::fs::OpenOptionsExt;
+        let folder = tempfile::tempdir()?;
+        let flags = i32::try_from(rustix::fs::OFlags::TMPFILE.bits())?;
+        if let Err(error) = File::options().write(true).custom_flags(flags).open(folder.path()) {
+            writeln!(std::io::stderr(), "nothing tried: no nameless files in {} ({error})", folder.path().display())?;
+            return Ok(());
+        }
+        let file = NewFile { path: folder.path().join("a.json") };
+        assert!(matches!(file.write_nameless(b"whole"), Some(Ok(()))));
+        let taken = file.write_nameless(b"other").map(|written| written.map_err(|error| error.kind()));
+        assert_eq!(taken, Some(Err(std::io::ErrorKind::AlreadyExists)));
+        assert_eq!((fs::read(&file.path)?, fs::read_dir(folder.path())?.count()), (b"whole".to_vec(), 1));
+        Ok(())
+    }
+
     #[test]
     fn file_systems_without_nameless_files_get_a_temporary_one() -> Outcome {
         let folder = tempfile::tempdir()?;
@@ -230,7 +249,14 @@ mod tests {
         assert_eq!(fs::read(&path)?, b"first");
         assert_eq!(fs::read_dir(folder.path())?.count(), 1);
         assert!(matches!(NewFile::check(folder.path()), Err(LabError::FileExists { .. })));
+        assert!(matches!(NewFile::check("Cargo.toml"), Err(LabError::FileExists { path }) if path == "Cargo.toml"));
         Ok(())
+    }
+
+    #[test]
+    fn what_was_saved_is_named() {
+        let said = Saved { path: "a.json".into() }.to_string();
+        assert_eq!(said, "Mesure enregistrée dans le nouveau fichier « a.json ».");
     }
 
     #[cfg(unix)]

@@ -428,8 +428,10 @@ mod tests {
             (200, 3, "66.66666666666666666666666667", true),
             (1, 1 << 20, "0.00000095367431640625", false),
             (u64::MAX, 1, "18446744073709551615", false),
-            // 28 digits end exactly in a half: to even, down and up.
             (1, 1 << 30, "0.000000000931322574615478515625", false),
+            // The 29th digit is a 5 and the last: to even, down and up (by Python's decimal).
+            (1, 1 << 41, "0.0000000000004547473508864641189575195312", true),
+            (3, 1 << 40, "0.000000000002728484105318784713745117188", true),
         ];
         for (numerator, denominator, text, is_rounded) in cases {
             assert_eq!(Quotient::of(numerator, denominator), Quotient { text: text.to_owned(), is_rounded });

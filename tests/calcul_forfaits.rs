@@ -4,7 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
-use iteragpu_lab::{LabError, PriceList};
+use iteragpu_lab::{LabError, Offer, PriceList};
 use num_bigint::BigUint;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -144,10 +144,16 @@ fn broken_price_lists_are_refused_with_their_line() {
         ("a,A,1,3,100,USD,2026-01-31,s\nb,B,1,3,200,EUR,2026-01-31,s", "ligne 3, colonne currency", "même monnaie"),
         ("a,A,0,3,100,USD,2026-01-31,s", "ligne 2, colonne gpus_per_lot", "positif"),
         ("a,A,1,-3,100,USD,2026-01-31,s", "ligne 2, colonne days", "positif"),
+        ("a,A,1,0,100,USD,2026-01-31,s", "ligne 2, colonne days", "positif"),
+        (",A,1,3,100,USD,2026-01-31,s", "ligne 2, colonne gpu :", "non vide"),
+        ("a,,1,3,100,USD,2026-01-31,s", "ligne 2, colonne gpu_name", "non vide"),
         ("a,A,1,3,19.99,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "sans décimales"),
         ("a,A,1,3,0,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "positif"),
         ("a,A,1,3,18446744073709551616,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "18446744073709551615"),
         ("a,A,1,3,100,usd,2026-01-31,s", "ligne 2, colonne currency", "USD"),
+        ("a,A,1,3,100,USDT,2026-01-31,s", "ligne 2, colonne currency", "trois capitales"),
+        ("a,A,1,3,100,US$,2026-01-31,s", "ligne 2, colonne currency", "trois capitales"),
+        ("a,A,1,3,100,USD,2026-1-31,s", "ligne 2, colonne snapshot_date", "AAAA-MM-JJ"),
         ("a,A,1,3,100,USD,31/01/2026,s", "ligne 2, colonne snapshot_date", "AAAA-MM-JJ"),
         ("a,A,1,3,100,USD,2026-02-30,s", "ligne 2, colonne snapshot_date", "AAAA-MM-JJ"),
         ("a,A,1,3,100,USD,2026-01-31,", "ligne 2, colonne source", "non vide"),
@@ -168,6 +174,32 @@ fn list_with(cents: u64, gpus: u64) -> Result<PriceList, LabError> {
     PriceList::read("t.csv", format!("{HEADER}\ng,G,{gpus},1,{cents},USD,2026-01-31,s\n").as_bytes())
 }
 
+#[test]
+fn a_gpu_day_is_the_lot_price_over_gpus_and_days() -> Outcome {
+    let rows = "g,G,2,10,1234567,USD,2026-01-31,s\nh,H,3,7,100,USD,2026-01-31,s\n";
+    let list = PriceList::read("t.csv", format!("{HEADER}\n{rows}").as_bytes())?;
+    let shown: Value = serde_json::from_str(&list.to_json())?;
+    // 1234567 / 20 and 100 / 21, computed with Python's decimal at 28 digits.
+    let expected = [("61728.35", false), ("4.761904761904761904761904762", true)];
+    assert_eq!(list.offers().len(), expected.len());
+    for (place, (text, is_rounded)) in expected.into_iter().enumerate() {
+        let per_day = list.offers()[place].gpu_day();
+        assert_eq!((per_day.text.as_str(), per_day.is_rounded), (text, is_rounded));
+        assert_eq!(shown[place]["price_per_gpu_day_cents"], text);
+        assert_eq!(shown[place]["price_per_gpu_day_is_rounded"], is_rounded);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_number_of_gpus_that_does_not_fit_is_refused() -> Outcome {
+    let list = list_with(1, 1 << 63)?;
+    assert_eq!(list.quote("g", 1, 1, None)?.total_gpus, 1 << 63);
+    let refused = list.quote("g", 1, 2, None);
+    assert!(matches!(&refused, Err(LabError::InvalidArgument { name, .. }) if name == "lots"), "{refused:?}");
+    Ok(())
+}
+
 /// Compares a shown decimal with numerator / denominator: equal, or within half a unit of its last
 /// digit and of 28 significant digits.
 fn is_quotient(text: &str, is_rounded: bool, numerator: u64, denominator: u64) -> bool {
@@ -183,7 +215,34 @@ fn is_quotient(text: &str, is_rounded: bool, numerator: u64, denominator: u64) -
     apart.clone() * 2u32 <= BigUint::from(denominator) && apart > BigUint::from(0u32) && (28..=29).contains(&digits)
 }
 
+/// Ends and middle of the 64 bits, so that products of three reach every size and come close to each other.
+fn any_size() -> impl Strategy<Value = u64> {
+    let around_32_bits = u64::from(u32::MAX) - 2..=u64::from(u32::MAX) + 2;
+    prop_oneof![1..=4u64, around_32_bits, Just(1u64 << 63), u64::MAX - 2..=u64::MAX, 1..=u64::MAX]
+}
+
 proptest! {
+    #[test]
+    fn offers_stand_in_the_order_of_exact_products(offers in prop::collection::vec([any_size(), any_size(), any_size()], 1..12)) {
+        let rows: String = (0..).zip(&offers).map(|(number, [cents, gpus, days])| {
+            format!("g{number},G,{gpus},{days},{cents},USD,2026-01-31,s\n")
+        }).collect();
+        let list = PriceList::read("t.csv", format!("{HEADER}\n{rows}").as_bytes());
+        let list = list.map_err(|error| TestCaseError::fail(error.to_string()))?;
+        let sorted = list.by_price();
+        // a / b <= c / d as a x d <= c x b.
+        let product = |price: &Offer, term: &Offer| {
+            BigUint::from(price.lot_price_cents) * term.gpus_per_lot * term.days
+        };
+        for pair in sorted.windows(2) {
+            prop_assert!(product(pair[0], pair[1]) <= product(pair[1], pair[0]), "{pair:?}");
+        }
+        prop_assert_eq!(sorted.len(), offers.len());
+        let is_cheapest = |offer: &&&Offer| product(sorted[0], offer) == product(offer, sorted[0]);
+        let cheapest: Vec<&str> = sorted.iter().filter(is_cheapest).map(|offer| offer.gpu.as_str()).collect();
+        prop_assert_eq!(list.cheapest_models(), cheapest);
+    }
+
     #[test]
     fn totals_never_wrap_and_quotients_are_right(
         cents in 1u64..=u64::MAX, gpus in 1u64..=1000, lots in 1u64..=1_000_000, accepted in 1u64..=u64::MAX

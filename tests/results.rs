@@ -302,6 +302,11 @@ fn broken_files_are_refused_by_line_and_column_and_left_alone() -> Outcome {
         ("ligne 2, colonne measured_at_utc : « 30/11/2026 »", cell(2, "measured_at_utc", "30/11/2026")?),
         ("ligne 2, colonne device : « cpu »", cell(2, "device", "cpu")?),
         ("ligne 2, colonne batch : « 0 »", cell(2, "batch", "0")?),
+        ("ligne 2, colonne context : « 0 »", cell(2, "context", "0")?),
+        ("ligne 2, colonne width : « 0 »", cell(2, "width", "0")?),
+        ("ligne 2, colonne warmup : « 0 »", cell(2, "warmup", "0")?),
+        ("ligne 2, colonne repeats : « 0 »", cell(2, "repeats", "0")?),
+        ("ligne 2, colonne device_total_bytes : « 0 »", cell(2, "device_total_bytes", "0")?),
         ("ligne 2, colonne dtype : « fp32 »", cell(2, "dtype", "fp32")?),
         ("ligne 2, colonne device_total_bytes : « 1,50E+11 »", cell(2, "device_total_bytes", "1,50E+11")?),
         ("ligne 2, colonne seed : « 1,72E+03 »", cell(2, "seed", "1,72E+03")?),
@@ -313,6 +318,7 @@ fn broken_files_are_refused_by_line_and_column_and_left_alone() -> Outcome {
         ("ligne 5, colonne end_allocated_bytes : « 1049,99 »", cell(5, "end_allocated_bytes", "1049,99")?),
         ("ligne 5, colonne iterations : « 0 »", cell(5, "iterations", "0")?),
         ("ligne 3, colonne run_index : « 1 »", cell(3, "run_index", "1")?),
+        ("ligne 6, colonne run_index : « 0 »", cell(6, "run_index", "0")?),
         ("ligne 4, colonne width : « 65 » refusé. Accepté : « 64 », comme à la ligne 2", cell(4, "width", "65")?),
         (
             "ligne 5, colonne driver_version : «  » refusé. Accepté : « 580.159.04 », comme",
@@ -375,6 +381,7 @@ fn what_is_no_measurement_is_refused_and_creates_nothing() -> Outcome {
     let json = folder.path().join("m.json");
     for (expected, text) in cases {
         fs::write(&json, text)?;
+        assert!(matches!(read_measurement(&json), Err(LabError::NotAMeasurement { .. })), "{expected}");
         let refused = run(&["append", "--from", "m.json", "--to", "r.csv"], folder.path())?;
         assert_eq!((refused.status.code(), refused.stdout.len()), (Some(2), 0), "{expected}");
         let said = stderr(&refused);
