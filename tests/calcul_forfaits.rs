@@ -79,7 +79,8 @@ fn refusals_name_the_option_and_what_exists() -> Outcome {
         ("--gpu", "b20", "le plus proche : b200"),
         ("--gpu", "B200", "en minuscules : b200"),
         ("--gpu", "a100", "les plus proches : a100-80gb"),
-        ("--gpu", "tpu-v9", "rtx-4090"),
+        ("--gpu", "a100-80xx", "le plus proche : a100-80gb"),
+        ("--gpu", "tpu-v9", "v100.\n"),
         ("--gpu", "", "rtx-4090"),
     ];
     for (option, value, expected) in cases {
@@ -191,12 +192,16 @@ fn a_gpu_day_is_the_lot_price_over_gpus_and_days() -> Outcome {
     Ok(())
 }
 
+/// The commands refuse some of this before the library does.
 #[test]
-fn a_number_of_gpus_that_does_not_fit_is_refused() -> Outcome {
+fn numbers_that_make_no_quote_are_refused_by_the_library_too() -> Outcome {
     let list = list_with(1, 1 << 63)?;
-    assert_eq!(list.quote("g", 1, 1, None)?.total_gpus, 1 << 63);
-    let refused = list.quote("g", 1, 2, None);
-    assert!(matches!(&refused, Err(LabError::InvalidArgument { name, .. }) if name == "lots"), "{refused:?}");
+    assert_eq!(list.quote("g", 1, 1, Some(1))?.total_gpus, 1 << 63);
+    let cases = [(0, None, "lots"), (2, None, "lots"), (u64::MAX, None, "lots"), (1, Some(0), "accepted_results")];
+    for (lots, accepted, expected) in cases {
+        let refused = list.quote("g", 1, lots, accepted);
+        assert!(matches!(&refused, Err(LabError::InvalidArgument { name, .. }) if name == expected), "{refused:?}");
+    }
     Ok(())
 }
 

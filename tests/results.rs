@@ -6,7 +6,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -434,14 +434,21 @@ fn written_with_semicolons() -> Outcome<String> {
 }
 
 #[test]
-fn a_link_stays_a_link_and_permissions_stay() -> Outcome {
+fn a_link_stays_a_link_and_owner_and_permissions_stay() -> Outcome {
     let folder = tempfile::tempdir()?;
     let (file, link) = (folder.path().join("real.csv"), folder.path().join("link.csv"));
     append(&measurements()?[0], &file)?;
     fs::set_permissions(&file, fs::Permissions::from_mode(0o640))?;
+    if file.metadata()?.uid() == 0 {
+        // Only root can give a file away.
+        chown(&file, Some(65534), Some(65534))?;
+    }
+    let owner = |file: &Path| file.metadata().map(|metadata| (metadata.uid(), metadata.gid()));
+    let before = owner(&file)?;
     symlink("real.csv", &link)?;
     append(&measurements()?[1], &link)?;
     assert!(link.symlink_metadata()?.is_symlink());
+    assert_eq!(owner(&file)?, before);
     assert_eq!(summarize(&file)?.runs, 2);
     assert_eq!(file.metadata()?.permissions().mode() & 0o777, 0o640);
 
