@@ -213,9 +213,15 @@ fn the_blank_grid_stays_blank() -> Outcome {
     assert_eq!(fs::read_to_string(&grid)?, read("resultats-bruts.csv")?);
     assert_eq!(names(folder.path())?, ["link.csv", "resultats-bruts.csv"]);
     // A copy under a name of its own is what people are asked for.
-    fs::copy(&grid, folder.path().join("copie.csv"))?;
-    append(&measurements()?[0], &folder.path().join("copie.csv"))?;
-    assert_eq!(fs::read_to_string(folder.path().join("copie.csv"))?, one_run()?);
+    let copy = folder.path().join("copie.csv");
+    fs::copy(&grid, &copy)?;
+    append(&measurements()?[0], &copy)?;
+    assert_eq!(fs::read_to_string(&copy)?, one_run()?);
+    // Behind the grid's name, not even a link to such a copy is written to.
+    fs::remove_file(&grid)?;
+    symlink(&copy, &grid)?;
+    assert!(matches!(append(&measurements()?[1], &grid), Err(LabError::InvalidArgument { .. })));
+    assert_eq!(fs::read_to_string(&copy)?, one_run()?);
     Ok(())
 }
 
@@ -236,6 +242,9 @@ fn dialects() -> Outcome<Vec<(&'static str, Vec<u8>)>> {
     let latin_1 = french.chars().map(|c| u8::try_from(u32::from(c))).collect::<Result<Vec<u8>, _>>()?;
     rows = table(&plain)?;
     rows.iter_mut().for_each(|row| row.reverse());
+    rows = table(&plain)?;
+    rows.iter_mut().flatten().for_each(|cell| *cell = format!(" {cell} "));
+    let spaced = written(&rows, b',')?;
     let quoted = plain
         .lines()
         .map(|line| if line.contains('"') { line.to_owned() } else { format!("\"{}\"", line.replace(',', "\",\"")) });
@@ -250,6 +259,7 @@ fn dialects() -> Outcome<Vec<(&'static str, Vec<u8>)>> {
         ("French Excel, narrow spaces", narrow.into_bytes()),
         ("French Excel, Latin-1", latin_1),
         ("columns reversed", written(&rows, b',')?.into_bytes()),
+        ("spaces around cells", spaced.into_bytes()),
         ("all quoted", quoted.collect::<Vec<_>>().join("\n").into_bytes()),
     ])
 }
