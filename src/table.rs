@@ -327,8 +327,9 @@ mod tests {
 
     #[test]
     fn refusals_name_line_column_and_what_is_expected() {
-        let bad: [(&[u8], &str); 26] = [
+        let bad: [(&[u8], &str); 27] = [
             (b"\xff\xfeg\0p\0u\0", "UTF-16"),
+            (b"\xfe\xff\0g\0p\0u", "UTF-16"),
             (b"", "ligne 1"),
             (b"\n\n", "ligne 1"),
             (b"gpu,cents,colour\na,1,x\n", "colour"),

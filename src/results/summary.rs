@@ -252,14 +252,14 @@ pub(super) struct Tally {
 #[derive(Clone, Copy)]
 struct Run {
     /// 128 bits of a keyed hash of `run_id`: two runs are never confused, and a million fit in memory.
-    fingerprint: u128,
+    fingerprint: [u64; 2],
     group: u32,
 }
 
 /// What a row must not contradict in other rows. Sorted by run, then as in the file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Pass {
-    run: u128,
+    run: [u64; 2],
     line: u32,
     place: Place,
     run_index: u64,
@@ -324,8 +324,8 @@ impl Tally {
         }
         row.positive(REPEATS)?;
         std::mem::swap(&mut self.bytes, &mut self.last_bytes);
-        let [high, low] = self.keys.each_ref().map(|key| u128::from(key.hash_one(&id)));
-        let run = Run { fingerprint: high << 64 | low, group: self.group_of(row)? };
+        let fingerprint = self.keys.each_ref().map(|key| key.hash_one(&id));
+        let run = Run { fingerprint, group: self.group_of(row)? };
         self.last_run = Some(run);
         Ok(run)
     }
