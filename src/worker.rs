@@ -416,6 +416,31 @@ fn signal_hint(signal: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::MeasureConfig;
+
+    /// Messages at hand, and how long each would have been waited for.
+    struct Timed {
+        messages: std::vec::IntoIter<Message>,
+        waits: Vec<Option<Duration>>,
+    }
+
+    impl Messages for Timed {
+        fn next_message(&mut self, patience: Option<Duration>) -> Result<Message, LabError> {
+            self.waits.push(patience);
+            self.messages.next().ok_or(LabError::WorkerMissing)
+        }
+    }
+
+    #[test]
+    fn a_measurement_that_has_begun_takes_its_time() {
+        let messages = vec![Message::Hello { worker_version: VERSION.to_owned() }, Message::Ready];
+        let mut timed = Timed { messages: messages.into_iter(), waits: Vec::new() };
+        let request = Request::Measure { device_index: 0, configuration: MeasureConfig::default(), digest: false };
+        let given = Duration::from_secs(7);
+        let ended = listen(&request, &mut timed, given, &mut |_| Ok(()));
+        assert!(matches!(ended, Err(LabError::WorkerMissing)), "{ended:?}");
+        assert_eq!(timed.waits, [Some(given), Some(given), None]);
+    }
 
     #[test]
     fn the_loaders_complaints_name_library_and_symbol() {

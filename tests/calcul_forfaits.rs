@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use iteragpu_lab::results::COLUMNS;
 use iteragpu_lab::{LabError, Offer, PriceList};
 use num_bigint::BigUint;
 use proptest::prelude::*;
@@ -55,6 +56,20 @@ fn the_unit_cost_is_the_whole_price_over_the_accepted_results() -> Outcome {
     // 456288 / 11, computed with Python's decimal at 28 digits, half even.
     assert_eq!(rounded_third["cost_per_accepted_result_cents"], "41480.72727272727272727272727");
     assert_eq!(rounded_third["cost_per_accepted_result_is_rounded"], true);
+    Ok(())
+}
+
+#[test]
+fn units_of_a_results_file_take_the_place_of_a_number() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("r.csv");
+    let row = format!("{}lettre,A,1400,1313,1.0,,\n", ",".repeat(28));
+    // Twice the same set: a repetition adds no units.
+    fs::write(&file, format!("{}\n{row}{row}", COLUMNS.join(",")))?;
+    let quote = PriceList::shipped()?.quote_results("b200", 7, 2, &file)?;
+    assert_eq!((quote.total_price_cents, quote.accepted_results), (456_288, Some(1313)));
+    // 456288 / 1313, computed with Python's decimal at 28 digits.
+    assert_eq!(quote.cost_per_accepted_result_cents.as_deref(), Some("347.5156130997715156130997715"));
     Ok(())
 }
 

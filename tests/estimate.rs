@@ -85,6 +85,12 @@ proptest! {
 }
 
 #[test]
+fn no_parameters_are_refused() {
+    let refused = estimate_weights(0, 8, "0");
+    assert!(matches!(refused, Err(LabError::InvalidArgument { name, .. }) if name == "parameters"));
+}
+
+#[test]
 fn other_widths_are_refused() {
     for bits in (0..=1024).chain([u32::MAX]) {
         let refused =

@@ -1004,7 +1004,7 @@ fn repetitions_of_one_set_are_not_new_units() -> Outcome {
 fn contradictions_and_nothing_accepted_are_refused() -> Outcome {
     let good = ["lettre", "A", "10", "8", "1.0"];
     let max = "18446744073709551615";
-    let cases: [(&str, Vec<[&str; 5]>); 17] = [
+    let cases: [(&str, Vec<[&str; 5]>); 19] = [
         (
             "ligne 3, colonne accepted_units : « 9 » refusé. Accepté : pour le même ensemble, le même nombre qu'à la ligne 2, « 8 »",
             vec![good, ["lettre", "A", "10", "9", "1.0"]],
@@ -1028,6 +1028,8 @@ fn contradictions_and_nothing_accepted_are_refused() -> Outcome {
         ("ligne 2, colonne work_unit", vec![["", "A", "10", "8", "1.0"]]),
         ("ligne 2, colonne rule_version", vec![["lettre", "A", "10", "8", ""]]),
         ("ligne 2, colonne unit_set", vec![["lettre", "", "10", "8", "1.0"]]),
+        ("ligne 2, colonne unit_set", vec![["lettre", "", "10", "", "1.0"]]),
+        ("ligne 2, colonne unit_set", vec![["lettre", "", "", "8", "1.0"]]),
         ("18446744073709551615 unités", vec![["lettre", "A", max, "1", "1.0"], ["lettre", "B", max, "1", "1.0"]]),
         ("Aucune des 10 unités tentées", vec![["lettre", "A", "10", "0", "1.0"]]),
         ("Aucune ligne ne nomme d'ensemble", vec![["lettre", "", "", "", "1.0"]]),
@@ -1039,6 +1041,7 @@ fn contradictions_and_nothing_accepted_are_refused() -> Outcome {
     let none = units_of(&judged(&[["lettre", "A", "10", "0", "1.0"]])?)?;
     assert!(matches!(none, Err(LabError::NoAcceptedUnits { .. })));
     assert!(units_of(&one_run()?)?.is_err() && units_of(&judged(&[good])?)?.is_ok());
+    assert_eq!(units_of(&judged(&[["lettre", "A", "10", "10", "1.0"]])?)??.accepted_units, 10);
     Ok(())
 }
 
@@ -1060,6 +1063,10 @@ fn the_quality_side_survives_an_append_and_is_checked_by_it() -> Outcome {
     fs::write(&file, &text)?;
     append(&measurements()?[1], &file)?;
     assert_eq!(accepted_units(&file)?.accepted_units, 8);
+    // The judged row is still a row of its run.
+    let summary = summarize(&file)?;
+    let rows = measurements()?[..2].iter().map(|measurement| measurement.phases.len() as u64).sum();
+    assert_eq!((summary.rows, summary.runs), (rows, 2));
     fs::write(&file, with_cell(&text, 2, "accepted_units", "11")?)?;
     let refused = append(&measurements()?[1], &file).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|text| text.contains("ligne 2, colonne accepted_units")));
@@ -1077,6 +1084,12 @@ fn rows_of_units_alone_are_counted_and_not_summarised() -> Outcome {
     fs::write(&file, format!("{}{units}", fs::read_to_string(&file)?))?;
     assert_eq!(summarize(&file)?, before);
     assert_eq!(accepted_units(&file)?.accepted_units, 1062);
+    // A remark alone is neither a measurement nor work.
+    let remark = format!("{}à revoir\n", ",".repeat(34));
+    assert!(matches!(
+        summary_of(format!("{}\n{remark}", COLUMNS.join(",")).as_bytes())?,
+        Err(LabError::InTable { line: 2, .. })
+    ));
     // Contradictory units are still refused.
     let wrong = format!("{}lettre,lettres-A,1200,1300,1.0,,\n", ",".repeat(28));
     fs::write(&file, format!("{}{wrong}", fs::read_to_string(&file)?))?;
