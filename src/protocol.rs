@@ -340,6 +340,25 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_says_what_happened_and_the_way_out_if_there_is_one() {
+        let words = || "mots".to_owned();
+        assert_eq!(Failure::Libtorch { words: words() }.to_string(), "PyTorch (libtorch) a signalé une erreur : mots.");
+        assert_eq!(
+            Failure::OutOfHostMemory { words: words() }.to_string(),
+            "la mémoire de la machine ne suffit pas pour préparer les poids (mots). Réduisez width."
+        );
+    }
+
+    #[test]
+    fn start_up_errors_have_advice_of_their_own() {
+        // cudaErrorInsufficientDriver, cudaErrorSystemNotReady, cudaErrorSystemDriverMismatch, cudaErrorUnknown.
+        for (code, expected) in [(35, "trop ancien"), (802, "Fabric Manager"), (803, "redémarrer")] {
+            assert!(startup_advice(code).contains(expected), "{code}");
+        }
+        assert_eq!(startup_advice(999), "Vérifiez le pilote du GPU.");
+    }
+
+    #[test]
     fn messages_are_single_tagged_lines() -> Result<(), serde_json::Error> {
         let message = Message::Failed { failure: Failure::DeviceIndexOutOfRange { index: 7, visible: 1 } };
         let line = serde_json::to_string(&message)?;
