@@ -351,15 +351,9 @@ impl Tally {
     /// one configuration, and a pass with two rows would count twice.
     pub fn check_runs(&mut self, name: &str) -> Result<u64, LabError> {
         self.passes.sort_unstable();
-        let (mut runs, mut first): (u64, Option<(Pass, Pass)>) = (0, None);
-        for run in self.passes.chunk_by_mut(|one, other| one.run == other.run) {
-            runs += 1;
-            let found = conflict(run);
-            if let Some(pair) = found.filter(|(_, later)| first.is_none_or(|(_, known)| later.line < known.line)) {
-                first = Some(pair);
-            }
-        }
-        match first {
+        let mut runs = 0;
+        let each_run = self.passes.chunk_by_mut(|one, other| one.run == other.run).inspect(|_| runs += 1);
+        match each_run.filter_map(conflict).min_by_key(|(_, later)| later.line) {
             Some((earlier, later)) => Err(self.refused(name, &earlier, &later)),
             None => Ok(runs),
         }
