@@ -342,7 +342,10 @@ mod tests {
     #[test]
     fn a_failure_says_what_happened_and_the_way_out_if_there_is_one() {
         let words = || "mots".to_owned();
-        assert_eq!(Failure::Libtorch { words: words() }.to_string(), "PyTorch (libtorch) a signalé une erreur : mots.");
+        assert_eq!(
+            Failure::BadRequest { words: words() }.to_string(),
+            "le programme de mesure n'a pas compris sa demande (mots)."
+        );
         assert_eq!(
             Failure::OutOfHostMemory { words: words() }.to_string(),
             "la mémoire de la machine ne suffit pas pour préparer les poids (mots). Réduisez width."
@@ -351,11 +354,26 @@ mod tests {
 
     #[test]
     fn start_up_errors_have_advice_of_their_own() {
-        // cudaErrorInsufficientDriver, cudaErrorSystemNotReady, cudaErrorSystemDriverMismatch, cudaErrorUnknown.
-        for (code, expected) in [(35, "trop ancien"), (802, "Fabric Manager"), (803, "redémarrer")] {
+        // Numbers of CUDA's documentation; 999 is cudaErrorUnknown.
+        let advice = [
+            (2, "choisissez un autre GPU"),
+            (34, "stub"),
+            (35, "trop ancien"),
+            (36, "mettez-le à jour"),
+            (101, "CUDA_VISIBLE_DEVICES"),
+            (102, "licence"),
+            (214, "ne se corrige pas"),
+            (802, "Fabric Manager"),
+            (803, "redémarrer"),
+            (804, "cuda-compat"),
+            (805, "MPS"),
+            (809, "MPS"),
+            (810, "nvidia-smi"),
+            (999, "nvidia-smi"),
+        ];
+        for (code, expected) in advice {
             assert!(startup_advice(code).contains(expected), "{code}");
         }
-        assert_eq!(startup_advice(999), "Vérifiez le pilote du GPU.");
     }
 
     #[test]
