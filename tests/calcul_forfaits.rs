@@ -63,7 +63,7 @@ fn the_unit_cost_is_the_whole_price_over_the_accepted_results() -> Outcome {
 fn units_of_a_results_file_take_the_place_of_a_number() -> Outcome {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("r.csv");
-    let row = format!("{}lettre,A,1400,1313,1.0,,\n", ",".repeat(28));
+    let row = format!("{}lettre,A,1400,1313,1.0,,\n", ",".repeat(29));
     // Twice the same set: a repetition adds no units.
     fs::write(&file, format!("{}\n{row}{row}", COLUMNS.join(",")))?;
     let quote = PriceList::shipped()?.quote_results("b200", 7, 2, &file)?;
