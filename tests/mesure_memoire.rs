@@ -9,6 +9,7 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use common::StandIn;
+use common::program::write_program;
 use serde_json::Value;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -285,8 +286,7 @@ fn the_workers_input_closes_when_the_command_is_killed() -> Outcome {
     let folder = tempfile::tempdir()?;
     let program = folder.path().join("watching");
     let ended = folder.path().join("ended");
-    fs::write(&program, format!("#!/bin/sh\ncat > /dev/null\necho > '{}'\n", ended.display()))?;
-    fs::set_permissions(&program, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    write_program(&program, &format!("#!/bin/sh\ncat > /dev/null\necho > '{}'\n", ended.display()))?;
     let mut child = command(&program).args(SMALL).spawn()?;
     std::thread::sleep(Duration::from_millis(300));
     assert!(!ended.exists());

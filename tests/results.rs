@@ -1080,7 +1080,7 @@ fn rows_of_units_alone_are_counted_and_not_summarised() -> Outcome {
     let file = folder.path().join("r.csv");
     append(&measurements()?[0], &file)?;
     let before = summarize(&file)?;
-    let units = format!("{}lettre,lettres-A,1200,1062,1.0,,\n", ",".repeat(28));
+    let units = format!("{}lettre,lettres-A,1200,1062,1.0,,\n", ",".repeat(29));
     fs::write(&file, format!("{}{units}", fs::read_to_string(&file)?))?;
     assert_eq!(summarize(&file)?, before);
     assert_eq!(accepted_units(&file)?.accepted_units, 1062);
@@ -1091,7 +1091,7 @@ fn rows_of_units_alone_are_counted_and_not_summarised() -> Outcome {
         Err(LabError::InTable { line: 2, .. })
     ));
     // Contradictory units are still refused.
-    let wrong = format!("{}lettre,lettres-A,1200,1300,1.0,,\n", ",".repeat(28));
+    let wrong = format!("{}lettre,lettres-A,1200,1300,1.0,,\n", ",".repeat(29));
     fs::write(&file, format!("{}{wrong}", fs::read_to_string(&file)?))?;
     assert!(summarize(&file).is_err());
     Ok(())

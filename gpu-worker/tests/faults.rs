@@ -6,16 +6,20 @@
 //! the programs and `ITERAGPU_LIBTORCH_LIB` the folder of libtorch; it needs `cc` and `c++`.
 #![cfg(target_os = "linux")]
 
+#[path = "../../tests/common/program.rs"]
+mod program;
+
 use std::env;
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{Read, Write, stderr};
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
+use program::write_program;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -398,8 +402,7 @@ impl Bench {
             libraries.display(),
             worker.display()
         );
-        fs::write(&script, text)?;
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+        write_program(&script, &text)?;
         Ok(script)
     }
 }

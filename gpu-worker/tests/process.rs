@@ -1,6 +1,9 @@
 //! The worker as a process, with the real libtorch, on a machine with or without a GPU.
 #![cfg(unix)]
 
+#[path = "../../tests/common/program.rs"]
+mod program;
+
 use std::error::Error;
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -10,6 +13,7 @@ use iteragpu_lab::measure::measure_with;
 use iteragpu_lab::protocol::Failure;
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{LabError, MeasureConfig};
+use program::write_program;
 
 type Outcome = Result<(), Box<dyn Error>>;
 
@@ -63,8 +67,7 @@ fn hidden_gpus_are_no_gpus() -> Outcome {
 fn environment_with(name: &str, value: &str) -> Result<EnvironmentReport, Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let script = folder.path().join("worker");
-    std::fs::write(&script, format!("#!/bin/sh\nexport {name}='{value}'\nexec '{WORKER}' \"$@\"\n"))?;
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    write_program(&script, &format!("#!/bin/sh\nexport {name}='{value}'\nexec '{WORKER}' \"$@\"\n"))?;
     Ok(environment_report_with(Ok(WorkerProgram::at(script)), "cuda:0")?)
 }
 
