@@ -163,6 +163,12 @@ pub enum LabError {
         what: String,
     },
 
+    /// There is no measurement to compare.
+    NothingToCompare {
+        /// Why there is no measurement.
+        reason: String,
+    },
+
     /// There is no measurement to save.
     NothingToSave {
         /// Why there is no measurement.
@@ -275,6 +281,11 @@ impl LabError {
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
                 "Elle suit PyTorch 2.11 à ses réglages par défaut ; mesurez de nouveau sans ces réglages.",
+            ),
+            Self::NothingToCompare { reason } => Explanation::of_file(
+                format!("Rien à comparer. {}", reason.trim_end_matches('.')),
+                "La simulation reste une simulation.",
+                "",
             ),
             Self::NothingToSave { reason } => Explanation::of_file(
                 format!("Rien à enregistrer. {}", reason.trim_end_matches('.')),

@@ -64,3 +64,4 @@ pub use measure::{Dtype, MeasureConfig, Measurement, PhaseRow, measure, measure_
 pub use pricing::{Offer, PriceList, Quote};
 #[cfg(feature = "csv")]
 pub use results::{AcceptedUnits, Appended, Summary, accepted_units, append, summarize};
+pub use simulation::{AllocatorProfile, Comparison, Simulation, compare_outcome, simulate};

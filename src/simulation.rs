@@ -12,7 +12,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use allocator::{BlockId, CachingAllocator, Counters};
-pub use compare::{Comparison, RowComparison, compare_with_simulation, simulation_of};
+pub use compare::{Comparison, RowComparison, compare_outcome, compare_with_simulation, simulation_of};
 pub use profile::{AllocatorProfile, Evidence};
 
 use self::layers::{Event, Program, Purpose, synthetic_model};

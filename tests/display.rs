@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use iteragpu_lab::{
-    Estimate, LabError, Measurement, PriceList, Shown, accepted_units, append, environment_report, estimate_weights,
-    save_new, show, summarize,
+    AllocatorProfile, Estimate, LabError, MeasureConfig, Measurement, PriceList, Shown, accepted_units, append,
+    compare_outcome, environment_report, estimate_weights, save_new, show, simulate, summarize,
 };
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
@@ -126,6 +126,52 @@ fn a_measurement_under_other_settings_carries_a_warning() -> Outcome {
     for text in [show(&Ok(measurement)).text(), environment.text()] {
         assert!(text.contains("expandable_segments=true") && text.contains(WARNING), "{text}");
     }
+    Ok(())
+}
+
+#[test]
+fn a_simulation_says_that_nothing_was_measured() -> Outcome {
+    let measurement = measured()?;
+    let config = measurement.configuration.chosen.clone();
+    let simulated = simulate(&config, &AllocatorProfile::hopper());
+    let text = show(&simulated).text().to_owned();
+    assert!(text.starts_with("Simulé, rien n'a été mesuré"), "{text}");
+    // Of the measurement: peak of allocated, and the workspaces of both libraries.
+    for figure in ["34\u{202f}649\u{202f}088", "34\u{202f}603\u{202f}008", "vérifiés sur un tel GPU"] {
+        assert!(text.contains(figure), "{figure}: {text}");
+    }
+    assert!(show(&simulated).html().contains("<svg "));
+    let small = show(&simulated.map(|found| found.beside_memory(35_651_583)));
+    assert!(small.text().contains("La réserve simulée la dépasse de 1 octets."), "{}", small.text());
+    let unknown = show(&simulate(&config, &AllocatorProfile::unknown()));
+    assert!(unknown.text().contains("GPU inconnu : supposés"));
+
+    let equal = show(&compare_outcome(&Ok(measurement.clone())));
+    assert!(equal.text().contains("les six compteurs des 6 lignes sont égaux, à l'octet près"), "{}", equal.text());
+    let mut other = measurement;
+    other.phases[2].peak_reserved_bytes += 512;
+    let differing = show(&compare_outcome(&Ok(other)));
+    assert!(differing.text().contains("1 lignes diffèrent sur 6") && differing.text().contains("+512"));
+    let nothing = show(&compare_outcome(&Err(LabError::WorkerMissing)));
+    assert!(nothing.text().starts_with("Rien à comparer. Aucune mesure : "), "{}", nothing.text());
+    for shown in [small, unknown, equal, differing, nothing] {
+        assert_is_inert(&shown);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_simulation_from_a_file_cannot_run() -> Outcome {
+    let mut simulation = simulate(&MeasureConfig::default(), &AllocatorProfile::hopper())?.beside_memory(1);
+    simulation.profile.name = HOSTILE.to_owned();
+    simulation.phases[0].phase = HOSTILE.to_owned();
+    simulation.timeline.iter_mut().for_each(|point| point.phase = HOSTILE.to_owned());
+    simulation.timeline[0].name = HOSTILE.to_owned();
+    simulation.timeline[0].reserved_bytes = u64::MAX;
+    if let Some(memory) = &mut simulation.gpu_memory {
+        memory.scope = HOSTILE.to_owned();
+    }
+    assert_is_inert(&show(&Ok(simulation)));
     Ok(())
 }
 

@@ -112,7 +112,51 @@ fn draw_times(area: &Area<'_>, title: &str, seconds: &[f64], step: usize, larges
     Ok(())
 }
 
-/// What both charts have in common: horizontal lines only, and all of it in the page's text colour.
+/// Phase, allocated and reserved bytes after each event, as two lines that move in steps.
+/// None where there is nothing to draw.
+pub fn timeline_chart(moments: &[(&str, u64, u64)]) -> Option<String> {
+    let largest = moments.iter().map(|(_, allocated, reserved)| *allocated.max(reserved)).max();
+    let largest = largest.filter(|largest| *largest > 0)?;
+    if moments.len() > MAX_DOTS {
+        return None;
+    }
+    let title = "Alloué et réservé après chaque allocation ou libération simulée";
+    drawing(title, |area| draw_timeline(area, title, moments, largest))
+}
+
+fn draw_timeline(area: &Area<'_>, title: &str, moments: &[(&str, u64, u64)], largest: u64) -> Drawn {
+    let (unit, size) = unit_of(largest);
+    let mut chart = ChartBuilder::on(area)
+        .caption(title, ("sans-serif", 14).into_font().color(&INK))
+        .margin(8)
+        .margin_right(100)
+        .x_label_area_size(42)
+        .y_label_area_size(64)
+        .build_cartesian_2d(0.0..moments.len() as f64, 0.0..largest as f64 / size as f64 * 1.05)?;
+    in_ink(chart.configure_mesh().x_labels(0).y_desc(format!("mémoire ({unit})"))).draw()?;
+    let beside = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
+    let lines = [("réservé", BARS[4].1), ("alloué", BARS[1].1)];
+    for (place, (name, colour)) in lines.into_iter().enumerate() {
+        let height = |moment: &(&str, u64, u64)| (if place == 0 { moment.2 } else { moment.1 }) as f64 / size as f64;
+        let steps = moments.iter().enumerate();
+        let steps = steps.flat_map(|(x, moment)| [(x as f64, height(moment)), (x as f64 + 1.0, height(moment))]);
+        chart.draw_series([PathElement::new(steps.collect::<Vec<_>>(), colour.stroke_width(2))])?;
+        let (x, y) = (SIZE.0 as i32 - 92, 60 + 22 * place as i32);
+        area.draw(&Rectangle::new([(x, y - 6), (x + 12, y + 6)], colour.filled()))?;
+        area.draw(&Text::new(name, (x + 18, y), beside.clone()))?;
+    }
+    // Short phases stand close together: their names take turns on two lines.
+    let below = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Top));
+    let starts = (0..moments.len()).filter(|place| *place == 0 || moments[*place].0 != moments[*place - 1].0);
+    for (turn, place) in starts.enumerate() {
+        let (x, y) = chart.backend_coord(&(place as f64, 0.0));
+        area.draw(&PathElement::new([(x, y), (x, y + 5 + 16 * (turn % 2) as i32)], INK))?;
+        area.draw(&Text::new(one_line(moments[place].0), (x + 2, y + 5 + 16 * (turn % 2) as i32), below.clone()))?;
+    }
+    Ok(())
+}
+
+/// What the charts have in common: horizontal lines only, and all of it in the page's text colour.
 fn in_ink<'m, 'a, 'b, DB: DrawingBackend>(mesh: &'m mut Mesh<'a, 'b, DB>) -> &'m mut Mesh<'a, 'b, DB> {
     mesh.disable_x_mesh()
         .y_label_formatter(&|value| plain(*value))
@@ -195,6 +239,30 @@ mod tests {
         assert_eq!(times_chart(&[1.7e305]), None, "its axis would have no end");
         assert!(times_chart(&[1e300]).is_some() && times_chart(&[f64::MIN_POSITIVE]).is_some());
         assert!(times_chart(&vec![0.001; 2001]).is_some_and(|svg| svg.contains("un point sur 3")));
+    }
+
+    #[test]
+    fn a_timeline_moves_in_steps_and_ends_somewhere() {
+        let moments = [("model_load", 512, 2048), ("inputs", 1024, 2048), ("cold_forward", 512, 2048)];
+        let svg = timeline_chart(&moments).unwrap_or_default();
+        let lines: Vec<&str> =
+            svg.lines().filter(|line| line.starts_with("<polyline") && line.contains("stroke-width=\"2\"")).collect();
+        assert_eq!(lines.len(), 2, "{svg}");
+        let heights = |line: &str| -> Vec<String> {
+            let points = line.split("points=\"").nth(1).unwrap_or_default().split('"').next().unwrap_or_default();
+            points.split_whitespace().filter_map(|point| Some(point.split_once(',')?.1.to_owned())).collect()
+        };
+        let [reserved, allocated] = [heights(lines[0]), heights(lines[1])];
+        assert_eq!((reserved.len(), allocated.len()), (6, 6));
+        assert!(reserved.iter().all(|height| *height == reserved[0]));
+        assert!(allocated[0] == allocated[1] && allocated[1] != allocated[2] && allocated[4] == allocated[0]);
+        for name in ["model_load", "inputs", "cold_forward"] {
+            assert!(svg.contains(name), "{name}");
+        }
+        assert_eq!(timeline_chart(&[]), None);
+        assert_eq!(timeline_chart(&[("inputs", 0, 0)]), None);
+        assert!(timeline_chart(&[("x", u64::MAX, u64::MAX)]).is_some());
+        assert_eq!(timeline_chart(&vec![("x", 1, 1); 100_000]), None, "too many to be drawn");
     }
 
     #[test]

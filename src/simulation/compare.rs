@@ -71,6 +71,19 @@ pub fn compare_with_simulation(measurement: &Measurement) -> Result<Comparison, 
     Ok(Comparison { kind: "allocator_simulation_comparison".to_owned(), identical, profile, rows })
 }
 
+/// The same for a measurement's outcome, so that a notebook cell can call this whether or not the
+/// measurement took place.
+///
+/// # Errors
+/// [`LabError::NothingToCompare`] with the reason when there is no measurement, else as
+/// [`simulation_of`].
+pub fn compare_outcome(outcome: &Result<Measurement, LabError>) -> Result<Comparison, LabError> {
+    match outcome {
+        Ok(measurement) => compare_with_simulation(measurement),
+        Err(error) => Err(LabError::NothingToCompare { reason: error.to_string() }),
+    }
+}
+
 fn compared((measured, simulated): (&PhaseRow, &SimulatedRow)) -> RowComparison {
     let difference = |measured: u64, simulated: u64| i128::from(measured) - i128::from(simulated);
     RowComparison {

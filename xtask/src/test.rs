@@ -15,7 +15,8 @@ pub type Notebook = (&'static str, Shown);
 /// Texts that cells of a notebook have to show where there is no GPU.
 pub type Shown = &'static [(&'static str, &'static str)];
 
-pub const NOTEBOOKS: &[Notebook] = &[(WALKTHROUGH, WALKTHROUGH_SHOWS), (FORFAITS, FORFAITS_SHOW)];
+pub const NOTEBOOKS: &[Notebook] =
+    &[(WALKTHROUGH, WALKTHROUGH_SHOWS), (FORFAITS, FORFAITS_SHOW), (SIMULATION, SIMULATION_SHOWS)];
 
 pub const WALKTHROUGH_SHOWS: Shown = &[
     ("arithmetic", "17.03851604461669921875"),
@@ -37,6 +38,15 @@ pub const FORFAITS_SHOW: Shown = &[
     ("results", "\"accepted_units\": 1313"),
     // 456288 / 1313, computed with Python's decimal at 28 digits.
     ("cost", "347.5156130997715156130997715"),
+];
+
+const SIMULATION: &str = "notebooks/simulation.ipynb";
+
+const SIMULATION_SHOWS: Shown = &[
+    // As measured on an H200: docs/mesures/h200-golden.json.
+    ("simulation", "\"peak_allocated_bytes\": 34649088"),
+    ("memory", "La réserve simulée"),
+    ("comparison", "Rien à comparer. Aucune mesure : "),
 ];
 
 pub fn run() -> Result<ExitCode> {
