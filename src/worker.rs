@@ -466,6 +466,24 @@ mod tests {
     }
 
     #[test]
+    fn only_the_line_of_a_dying_worker_is_cut() {
+        assert!(matches!(message_in(b"text\n"), Err(NoMessage::Whole(found)) if found == "text"));
+        assert!(matches!(message_in(b"te"), Err(NoMessage::Cut(found)) if found == "te"));
+        let endless = vec![b'x'; 1 << 20];
+        assert!(matches!(message_in(&endless), Err(NoMessage::Whole(_))));
+    }
+
+    #[test]
+    fn a_signal_that_is_known_is_explained() {
+        // SIGINT, SIGKILL, SIGSEGV, SIGTERM, SIGUSR1.
+        let hints = [2, 9, 11, 15, 10].map(signal_hint);
+        for (hint, expected) in hints.into_iter().zip(["interruption", "épuisée", "accès", "arrêt"]) {
+            assert!(hint.contains(expected), "{hint}");
+        }
+        assert_eq!(hints[4], "");
+    }
+
+    #[test]
     fn paths_are_reduced_to_their_last_part() {
         assert_eq!(without_paths("/a/b/worker: not found (in /lib/x.so.6)"), "worker: not found (in x.so.6)");
     }

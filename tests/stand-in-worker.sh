@@ -30,7 +30,9 @@ paced)
   rows | while read -r line; do sleep 0.05; printf '%s\n' "$line"; done
   kill $!
   measured ;;
-lingering) hello "$VERSION"; rows; measured; exec sleep 600 ;;
+# Says nothing for longer than one glance at it.
+late) sleep 1; hello "$VERSION"; rows; measured ;;
+lingering) echo $$ > "$(dirname "$0")/pid"; hello "$VERSION"; rows; measured; exec sleep 600 ;;
 silent) exec sleep 600 ;;
 silent-after-hello) hello "$VERSION"; exec sleep 600 ;;
 # Runs on until its input closes, as the real one does.

@@ -170,10 +170,22 @@ fn every_misbehaviour_has_its_own_reason() -> Outcome {
 }
 
 #[test]
+fn a_worker_that_is_slow_to_start_is_waited_for() -> Outcome {
+    let stand_in = StandIn::new("late")?;
+    let patient = WorkerProgram::at(stand_in.program()).with_patience(Duration::from_secs(120));
+    assert!(measure_with(&patient, &config(), false, &mut |_| ()).is_ok());
+    Ok(())
+}
+
+#[test]
 fn a_worker_that_does_not_leave_is_ended_after_its_result() -> Outcome {
     let start = Instant::now();
-    assert!(measure_as("lingering")?.is_ok());
+    let stand_in = StandIn::new("lingering")?;
+    assert!(measure_with(&WorkerProgram::at(stand_in.program()), &config(), false, &mut |_| ()).is_ok());
     assert!(start.elapsed() < Duration::from_secs(30));
+    let pid = std::fs::read_to_string(stand_in.beside("pid"))?;
+    let looked_for = std::process::Command::new("/bin/sh").args(["-c", "kill -0 \"$0\"", pid.trim()]).output()?;
+    assert!(!looked_for.status.success(), "it still runs");
     Ok(())
 }
 
