@@ -165,6 +165,8 @@ struct WorkerProcess {
     child: Child,
     lines: Receiver<Vec<u8>>,
     last_words: Arc<Mutex<Vec<u8>>>,
+    /// Carries nothing; its other end goes with the reader of the last words.
+    no_more_words: Receiver<()>,
 }
 
 /// How often a silent worker is looked at.
@@ -183,8 +185,9 @@ impl WorkerProcess {
             .spawn()
             .map_err(LabError::WorkerStart)?;
         let (sender, lines) = mpsc::sync_channel(LINES_IN_FLIGHT);
+        let (reading, no_more_words) = mpsc::channel();
         // From here on the process ends with this value, whatever else fails.
-        let mut process = Self { child, lines, last_words: Arc::default() };
+        let mut process = Self { child, lines, last_words: Arc::default(), no_more_words };
         if let Some(stdin) = process.child.stdin.as_mut() {
             // A worker that dies before reading is told apart by its exit, not by this write.
             let _ = stdin.write_all(format!("{line}\n").as_bytes());
@@ -194,7 +197,10 @@ impl WorkerProcess {
         }
         if let Some(output) = process.child.stderr.take() {
             let last_words = Arc::clone(&process.last_words);
-            in_background(move || keep_tail(output, &last_words))?;
+            in_background(move || {
+                keep_tail(output, &last_words);
+                drop(reading);
+            })?;
         }
         Ok(process)
     }
@@ -230,10 +236,7 @@ impl WorkerProcess {
 
     /// The end of what the worker wrote on its standard error; its reader may still be at work.
     fn last_words(&self) -> String {
-        let deadline = Instant::now() + GLANCE;
-        while Arc::strong_count(&self.last_words) > 1 && Instant::now() < deadline {
-            thread::sleep(Duration::from_millis(1));
-        }
+        let _ = self.no_more_words.recv_timeout(GLANCE);
         self.last_words.lock().map(|tail| String::from_utf8_lossy(&tail).into_owned()).unwrap_or_default()
     }
 
@@ -481,6 +484,21 @@ mod tests {
             assert!(hint.contains(expected), "{hint}");
         }
         assert_eq!(hints[4], "");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_program_is_a_file_that_somebody_may_run() -> Result<(), Box<dyn std::error::Error>> {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir()?;
+        let file = folder.path().join("worker");
+        assert!(!is_program(&file) && !is_program(folder.path()));
+        std::fs::write(&file, "")?;
+        for (mode, expected) in [(0o644, false), (0o755, true), (0o641, true), (0o600, false)] {
+            std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode))?;
+            assert_eq!(is_program(&file), expected, "{mode:o}");
+        }
+        Ok(())
     }
 
     #[test]
