@@ -283,8 +283,8 @@ impl LabError {
                 "Elle suit PyTorch 2.11 à ses réglages par défaut ; mesurez de nouveau sans ces réglages.",
             ),
             Self::NothingToCompare { reason } => Explanation::of_file(
-                format!("Rien à comparer. {}", reason.trim_end_matches('.')),
-                "La simulation reste une simulation.",
+                reason.trim_end_matches('.'),
+                "Rien n'a été comparé.",
                 "",
             ),
             Self::NothingToSave { reason } => Explanation::of_file(

@@ -153,7 +153,7 @@ fn a_simulation_says_that_nothing_was_measured() -> Outcome {
     let differing = show(&compare_outcome(&Ok(other)));
     assert!(differing.text().contains("1 lignes diffèrent sur 6") && differing.text().contains("+512"));
     let nothing = show(&compare_outcome(&Err(LabError::WorkerMissing)));
-    assert!(nothing.text().starts_with("Rien à comparer. Aucune mesure : "), "{}", nothing.text());
+    assert!(nothing.text().starts_with("Rien n'a été comparé. Aucune mesure : "), "{}", nothing.text());
     for shown in [small, unknown, equal, differing, nothing] {
         assert_is_inert(&shown);
     }

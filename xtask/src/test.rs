@@ -46,7 +46,7 @@ const SIMULATION_SHOWS: Shown = &[
     // As measured on an H200: docs/mesures/h200-golden.json.
     ("simulation", "\"peak_allocated_bytes\": 34649088"),
     ("memory", "La réserve simulée"),
-    ("comparison", "Rien à comparer. Aucune mesure : "),
+    ("comparison", "Rien n'a été comparé. Aucune mesure : "),
 ];
 
 pub fn run() -> Result<ExitCode> {
