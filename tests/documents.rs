@@ -283,3 +283,56 @@ fn the_settings_table_is_computed_from_what_was_measured() -> Outcome {
     assert!(read("docs/fiabilite.md")?.contains(&table), "docs/fiabilite.md should hold:\n{table}");
     Ok(())
 }
+
+/// What was compared on a real GPU, counted in the kept file.
+fn verification_sentence(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let cases = kept["cases"].as_array().ok_or("no cases")?;
+    let number = |case: &Value, name: &str| case["configuration"][name].as_u64().unwrap_or_default();
+    let range = |name: &str| {
+        let values = || cases.iter().map(|case| number(case, name));
+        format!("`{name}` de {} à {}", values().min().unwrap_or_default(), values().max().unwrap_or_default())
+    };
+    // A row for each of the four first phases, and one for each repetition; six counters a row.
+    let counters: u64 = cases.iter().map(|case| 6 * (4 + number(case, "repeats"))).sum();
+    let of_type = |name: &str| cases.iter().filter(|case| case["configuration"]["dtype"] == name).count();
+    let largest = cases.iter().filter_map(|case| case["simulated_peak_reserved_bytes"].as_u64()).max();
+    let differing = cases.iter().filter(|case| case["identical"] != true).count();
+    Ok(format!(
+        "{} configurations : {}, {}, {} ; {} en float32, {} en float16, {} en bfloat16 ; réserve de {} octets au plus. \
+         {counters} compteurs comparés, {differing} configuration avec un écart.",
+        cases.len(),
+        range("batch"),
+        range("context"),
+        range("width"),
+        of_type("float32"),
+        of_type("float16"),
+        of_type("bfloat16"),
+        largest.unwrap_or_default(),
+    ))
+}
+
+#[test]
+fn the_verification_of_the_simulation_is_counted_in_the_kept_file() -> Outcome {
+    let sentence = verification_sentence(&serde_json::from_str(&read("docs/mesures/h200-simulation.json")?)?)?;
+    assert!(read("docs/simulation.md")?.contains(&sentence), "docs/simulation.md should hold:\n{sentence}");
+    Ok(())
+}
+
+/// Profiles as the document lists them.
+#[test]
+fn the_profiles_are_the_documented_ones() -> Outcome {
+    let document = read("docs/simulation.md")?;
+    for name in ["hopper", "blackwell", "ada", "ampere", "turing", "unknown"] {
+        let profile: iteragpu_lab::AllocatorProfile = name.parse()?;
+        let evidence = serde_json::to_value(profile.evidence)?;
+        let line = document.lines().find(|line| line.starts_with(&format!("| `{name}` |"))).ok_or(name)?;
+        for text in [
+            profile.cublas_workspace_bytes.to_string(),
+            profile.cublaslt_workspace_bytes.to_string(),
+            evidence.as_str().unwrap_or_default().to_owned(),
+        ] {
+            assert!(line.contains(&text), "{name}: {text}");
+        }
+    }
+    Ok(())
+}

@@ -48,7 +48,7 @@ fn other_settings_are_not_modelled() -> Outcome {
     Ok(())
 }
 
-/// 300 configurations drawn at random were measured and compared: `cargo xtask verify-simulation`.
+/// 320 configurations drawn at random were measured and compared: `cargo xtask verify-simulation`.
 /// What was simulated then is simulated now.
 #[test]
 fn the_kept_verification_is_complete_and_still_what_is_simulated() -> Outcome {

@@ -143,7 +143,10 @@ fn check_simulation(options: &SimulateOptions) {
         Ok(simulation) => {
             for row in &simulation.phases {
                 assert!(row.peak_allocated_bytes <= row.peak_reserved_bytes, "{row:?}");
-                assert!(row.end_allocated_bytes.max(row.baseline_allocated_bytes) <= row.peak_allocated_bytes, "{row:?}");
+                assert!(
+                    row.end_allocated_bytes.max(row.baseline_allocated_bytes) <= row.peak_allocated_bytes,
+                    "{row:?}"
+                );
                 assert!(row.end_reserved_bytes.max(row.baseline_reserved_bytes) <= row.peak_reserved_bytes, "{row:?}");
             }
             assert_eq!(serde_json::from_str::<Simulation>(&simulation.to_string()).unwrap(), simulation);

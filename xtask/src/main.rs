@@ -22,6 +22,7 @@ mod progress;
 mod python;
 mod results_bench;
 mod signals;
+mod simulation_bench;
 mod tariffs;
 mod test;
 mod verify_simulation;
@@ -70,6 +71,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Chronomètre le résumé d'un grand fichier de résultats inventé
     BenchResults(results_bench::ResultsBenchArgs),
+    /// Chronomètre la simulation d'un million d'allocations et de libérations
+    BenchSimulation(simulation_bench::SimulationBenchArgs),
     /// Chronomètre les cellules des notebooks dans des noyaux neufs, à côté d'un noyau nu
     BenchKernel(kernel_bench::KernelBenchArgs),
 }
@@ -114,6 +117,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Load(arguments) => load::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
         Task::BenchResults(arguments) => results_bench::run(arguments),
+        Task::BenchSimulation(arguments) => simulation_bench::run(arguments),
         Task::BenchKernel(arguments) => kernel_bench::run(arguments),
     }
 }

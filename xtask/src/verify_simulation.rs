@@ -8,6 +8,7 @@ use std::thread;
 
 use anyhow::{Result, ensure};
 use clap::Args;
+use fastrand::Rng;
 use iteragpu_lab::measure::{Dtype, measure_with};
 use iteragpu_lab::simulation::{AllocatorProfile, Comparison, compare_with_simulation, simulate};
 use iteragpu_lab::worker::WorkerProgram;
@@ -104,16 +105,16 @@ fn case(configuration: MeasureConfig, peak: u64, measured: Result<Measurement>) 
 /// each dimension, which gives large ones; the others evenly in its magnitude, which finds small and
 /// lopsided ones.
 fn draw(seed: u64, number: usize) -> Result<Vec<(usize, MeasureConfig, u64)>> {
-    let mut random = Random(seed);
+    let mut random = Rng::with_seed(seed);
     let mut drawn = Vec::new();
     while drawn.len() < number {
         let evenly = drawn.len() % 3 == 2;
         let mut size = |most: u64| match evenly {
-            true => 1 + (random.unit() * most as f64) as u64,
-            false => 2f64.powf(random.unit() * (most as f64).log2()).round() as u64,
+            true => 1 + (random.f64() * most as f64) as u64,
+            false => 2f64.powf(random.f64() * (most as f64).log2()).round() as u64,
         };
         let (batch, context, width) = (size(256), size(16384), size(16384));
-        let dtype = [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16][(random.unit() * 3.0) as usize];
+        let dtype = [Dtype::Float32, Dtype::Float16, Dtype::Bfloat16][(random.f64() * 3.0) as usize];
         // Large ones take seconds a pass.
         let (warmup, repeats) = if evenly { (1, 1) } else { (2, 3) };
         let config = MeasureConfig { batch, context, width, dtype, warmup, repeats, ..MeasureConfig::default() };
@@ -124,19 +125,6 @@ fn draw(seed: u64, number: usize) -> Result<Vec<(usize, MeasureConfig, u64)>> {
         }
     }
     Ok(drawn)
-}
-
-/// SplitMix64: the same numbers on every machine.
-struct Random(u64);
-
-impl Random {
-    /// From 0 to 1, 1 excluded.
-    fn unit(&mut self) -> f64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((mixed ^ (mixed >> 31)) >> 11) as f64 / (1u64 << 53) as f64
-    }
 }
 
 #[cfg(test)]
