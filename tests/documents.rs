@@ -84,6 +84,17 @@ fn the_readme_shows_the_quote_that_the_command_prints() -> Outcome {
     expect_block(&readme, "forfait", &expected)
 }
 
+/// The command is taken from the document and run.
+#[test]
+fn the_readme_shows_what_fills_a_simulated_reserve() -> Outcome {
+    let readme = read("README.md")?;
+    let (_, rest) = readme.split_once("<!-- commande : simulate -->\n```console\n$ ").ok_or("no command")?;
+    let arguments: Vec<&str> = rest.lines().next().unwrap_or_default().split(' ').skip(1).collect();
+    let output = Command::new(env!("CARGO_BIN_EXE_mesure-memoire")).args(&arguments).output()?;
+    let simulation: iteragpu_lab::Simulation = serde_json::from_slice(&output.stdout)?;
+    expect_block(&readme, "breakdown", &lines(&serde_json::to_string_pretty(&simulation.breakdown)?))
+}
+
 /// The whole numbers of a line, with spaces between groups of three digits.
 fn numbers(line: &str) -> Vec<u64> {
     let joined = line.replace([' ', '\u{a0}', '\u{202f}'], "_");
