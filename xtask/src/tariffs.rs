@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use iteragpu_lab::arguments::parse_decimal;
 use iteragpu_lab::pricing;
 use iteragpu_lab::temporary::Temporary;
 use rust_decimal::prelude::ToPrimitive;
@@ -33,7 +34,8 @@ struct HourlyPrice {
     gpu_key: String,
     gpu_name: String,
     gpus_per_instance: u64,
-    hourly_price_usd_per_instance: Decimal,
+    /// As written: a number would be read through a float.
+    hourly_price_usd_per_instance: String,
     provider: String,
     instance_type: String,
     source_path: String,
@@ -60,13 +62,14 @@ fn price_list(hourly: &str) -> anyhow::Result<String> {
     list.write_record(pricing::COLUMNS)?;
     for price in csv::Reader::from_reader(hourly.as_bytes()).deserialize() {
         let price: HourlyPrice = price?;
+        let hourly_price = parse_decimal("hourly_price_usd_per_instance", &price.hourly_price_usd_per_instance)?;
         for days in TERMS_IN_DAYS {
-            let cents = lot_price_cents(price.hourly_price_usd_per_instance, days)?;
+            let cents = lot_price_cents(hourly_price, days)?;
             let source = format!(
                 "{} {}: {} USD/h x 24 x {days} (skypilot-catalog {} {})",
                 price.provider,
                 price.instance_type,
-                price.hourly_price_usd_per_instance,
+                hourly_price,
                 price.source_path,
                 &price.source_commit[..12]
             );
@@ -116,6 +119,38 @@ mod tests {
         assert_eq!(lot_price_cents(Decimal::new(1358, 2), 7)?, 228_144);
         // A half cent goes up: 0.00625 x 24 x 3 = 0.45, and 0.000625 x 24 x 3 = 0.045.
         assert_eq!(lot_price_cents(Decimal::new(625, 6), 3)?, 5);
+        Ok(())
+    }
+    /// The list computed from hourly prices as they are written in the file.
+    fn list_of(hourly_prices: &[String]) -> anyhow::Result<pricing::PriceList> {
+        let mut hourly = String::from(
+            "gpu_key,gpu_name,gpus_per_instance,hourly_price_usd_per_instance,provider,instance_type,source_path,source_commit\n",
+        );
+        for (place, price) in hourly_prices.iter().enumerate() {
+            hourly += &format!("g{place},G,1,{price},p,i,s,0123456789abcdef\n");
+        }
+        Ok(pricing::PriceList::read("t.csv", price_list(&hourly)?.as_bytes())?)
+    }
+
+    #[test]
+    fn every_price_from_one_cent_to_a_hundred_units_is_exact() -> anyhow::Result<()> {
+        let written: Vec<String> = (1..=10_000).map(|cents| format!("{}.{:02}", cents / 100, cents % 100)).collect();
+        let computed: Vec<u64> = list_of(&written)?.offers().iter().map(|offer| offer.lot_price_cents).collect();
+        let expected = (1..=10_000u64).flat_map(|cents| TERMS_IN_DAYS.map(|days| cents * 24 * u64::from(days)));
+        assert_eq!(computed, expected.collect::<Vec<_>>());
+        Ok(())
+    }
+
+    #[test]
+    fn an_hourly_price_is_the_written_one() -> anyhow::Result<()> {
+        // Through a float, the last zero of one and the last digit of another would be lost.
+        for text in ["13.50", "0.1381", "1.00000000000000000001"] {
+            let source = list_of(&[text.to_owned()])?.offers()[0].source.clone();
+            assert!(source.contains(&format!(": {text} USD/h")), "{source}");
+        }
+        for bad in ["1e3", "-1", "+5", ".5", "5.", "", "NaN", "\"1,5\"", "\"1 049,99\"", "0"] {
+            assert!(list_of(&[bad.to_owned()]).is_err(), "{bad}");
+        }
         Ok(())
     }
 }
