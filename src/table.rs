@@ -64,7 +64,8 @@ impl<R: Read> Table<BufReader<R>> {
     fn read_header(&mut self) -> Result<(), LabError> {
         let found = self.read_record()?;
         let names: Vec<String> = self.record.iter().map(|field| decoded(field).trim().to_owned()).collect();
-        let expected = format!("les colonnes {}", self.columns.join(", "));
+        let expected =
+            format!("les colonnes {}, séparées par des virgules ou par des points-virgules", self.columns.join(", "));
         if !found {
             return Err(LabError::in_table(&self.name, 1, "en-tête", "", expected));
         }
@@ -99,7 +100,8 @@ impl<R: Read> Table<BufReader<R>> {
             return Err(LabError::in_table(&self.name, row.line(), "toutes", "", expected));
         }
         if self.record.len() != self.columns.len() {
-            let expected = format!("{} colonnes", self.columns.len());
+            let delimiter = char::from(delimiter);
+            let expected = format!("{} colonnes séparées par « {delimiter} », comme l'en-tête", self.columns.len());
             return Err(LabError::in_table(
                 &self.name,
                 row.line(),
@@ -327,7 +329,7 @@ mod tests {
 
     #[test]
     fn refusals_name_line_column_and_what_is_expected() {
-        let bad: [(&[u8], &str); 27] = [
+        let bad: [(&[u8], &str); 28] = [
             (b"\xff\xfeg\0p\0u\0", "UTF-16"),
             (b"\xfe\xff\0g\0p\0u", "UTF-16"),
             (b"", "ligne 1"),
@@ -335,7 +337,7 @@ mod tests {
             (b"gpu,cents,colour\na,1,x\n", "colour"),
             (b"gpu\na\n", "colonne cents"),
             (b"gpu,cents,gpu\na,1,b\n", "une seule fois"),
-            (b"gpu\tcents\na\t1\n", "en-t"),
+            (b"gpu\tcents\na\t1\n", "par des points-virgules"),
             (b"gpu,cents\na,1\nb,-2\n", "ligne 3, colonne cents : \u{ab} -2"),
             (b"gpu,cents\na,0\n", "ligne 2, colonne cents"),
             (b"gpu,cents\na,12.5\n", "ligne 2, colonne cents"),
@@ -347,8 +349,9 @@ mod tests {
             (b"gpu,cents\na,+5\n", "ligne 2, colonne cents"),
             (b"gpu,cents\na,18446744073709551616\n", "ligne 2, colonne cents"),
             (b"gpu,cents\n,\n", "que des s"),
-            (b"gpu,cents\na,1,2\n", "ligne 2"),
-            (b"gpu,cents\na\n", "ligne 2"),
+            (b"gpu,cents\na,1,2\n", "ligne 2, colonne toutes : \u{ab} 3 colonnes"),
+            (b"gpu,cents\na\n", "2 colonnes s\u{e9}par\u{e9}es par \u{ab} , \u{bb}"),
+            (b"gpu;cents\na,1\n", "2 colonnes s\u{e9}par\u{e9}es par \u{ab} ; \u{bb}"),
             (b"gpu,cents\nl\x92a,1\n", "ligne 2, colonne gpu"),
             (b"gpu,cents\na,\"1\nb,2\nc,3\n", "ligne 2"),
             (b"gpu,cents\na,1\nb,\"2", "ligne 3"),
