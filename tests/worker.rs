@@ -99,6 +99,24 @@ fn a_measurement_has_the_originals_keys_in_its_order() -> Outcome {
     Ok(())
 }
 
+/// The words that keep people from reading the counters as something else.
+#[test]
+fn the_text_beside_the_counters_says_what_they_are_not() -> Outcome {
+    let measurement = measure_as("good")??;
+    for words in [
+        "allocated est contenu dans reserved",
+        "espace de travail de cuBLAS",
+        "pas une fuite",
+        "l'outil du fournisseur",
+    ] {
+        assert!(measurement.interpretation.contains(words), "{words}: {}", measurement.interpretation);
+    }
+    for words in ["les autres processus", "les allocations extérieures à PyTorch"] {
+        assert!(measurement.scope.contains(words), "{words}: {}", measurement.scope);
+    }
+    Ok(())
+}
+
 /// What a behaviour must be answered with.
 type Expected = fn(&LabError) -> bool;
 

@@ -48,18 +48,21 @@ fn without_a_gpu_nothing_is_measured() -> Outcome {
 /// Hidden GPUs are told from a driver that does not start; both are told from an absent backend.
 #[test]
 fn hidden_gpus_are_no_gpus() -> Outcome {
-    let mut child = Command::new(WORKER)
-        .env("CUDA_VISIBLE_DEVICES", "")
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    let mut input = child.stdin.take().ok_or("no input")?;
-    writeln!(input, r#"{{"request":"environment","device_index":0}}"#)?;
-    let output = child.wait_with_output()?;
-    drop(input);
-    let text = String::from_utf8(output.stdout)?;
-    assert!(text.contains("no_visible_gpu") || text.contains("cuda_startup") || text.contains("gpu_backend"), "{text}");
+    for hidden in ["", "-1", "9"] {
+        let mut child = Command::new(WORKER)
+            .env("CUDA_VISIBLE_DEVICES", hidden)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut input = child.stdin.take().ok_or("no input")?;
+        writeln!(input, r#"{{"request":"environment","device_index":0}}"#)?;
+        let output = child.wait_with_output()?;
+        drop(input);
+        let text = String::from_utf8(output.stdout)?;
+        let reasons = ["no_visible_gpu", "cuda_startup", "gpu_backend"];
+        assert!(reasons.iter().any(|reason| text.contains(reason)), "{hidden:?}: {text}");
+    }
     Ok(())
 }
 
