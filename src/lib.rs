@@ -6,15 +6,17 @@
 //!
 //! 1. [`arguments`]: text that people enter, turned into checked values;
 //! 2. [`estimate`]: parameters and bits to exact bytes and exact GiB, without a GPU;
-//! 3. [`environment`]: which GPU runtime can be reached, and the reason when none can;
-//! 4. [`mod@measure`]: configuration, phase rows and the measurement;
-//! 5. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
-//! 6. [`export`]: a new file or nothing;
-//! 7. [`pricing`]: a price list to the price of a fixed term;
-//! 8. [`results`]: rows from measurements, their summary, accepted units;
-//! 9. [`display`]: what a notebook shows, as HTML and as text; [`error`]: what can go wrong.
+//! 3. [`environment`] and [`settings`]: which GPU runtime can be reached, under which settings, and
+//!    the reason when none can;
+//! 4. [`simulation`]: the allocator's counters before the run, without a GPU;
+//! 5. [`mod@measure`]: configuration, phase rows and the measurement;
+//! 6. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
+//! 7. [`export`]: a new file or nothing;
+//! 8. [`pricing`]: a price list to the price of a fixed term;
+//! 9. [`results`]: rows from measurements, their summary, accepted units;
+//! 10. [`display`]: what a notebook shows, as HTML and as text; [`error`]: what can go wrong.
 //!
-//! Calculated and measured numbers are never mixed: each carries its `kind` and its scope.
+//! Calculated, simulated and measured numbers are never mixed: each carries its `kind` and its scope.
 //!
 //! # Example
 //! ```

@@ -4,7 +4,9 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use common::StandIn;
@@ -345,5 +347,56 @@ fn the_profiles_are_the_documented_ones() -> Outcome {
             assert!(line.contains(&text), "{name}: {text}");
         }
     }
+    Ok(())
+}
+
+/// Names in backticks that look like those of tests: lower case and at least three underscores, or ended by
+/// an ellipsis, which stands for every test that begins like it.
+fn test_names(document: &str) -> BTreeSet<&str> {
+    let quoted = document.lines().flat_map(|line| line.split('`').skip(1).step_by(2));
+    let looks_like_a_test = |name: &&str| {
+        let whole = name.trim_end_matches('…');
+        (whole != *name || name.matches('_').count() >= 3)
+            && whole.contains('_')
+            && whole.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    };
+    quoted.filter(looks_like_a_test).collect()
+}
+
+/// Every Rust source under a folder, one after the other.
+fn sources(folder: &Path) -> std::io::Result<String> {
+    let mut text = String::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            text += &sources(&path)?;
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            text += &fs::read_to_string(&path)?;
+        }
+    }
+    Ok(text)
+}
+
+/// The named tests that no source defines.
+fn missing_tests<'a>(document: &'a str, sources: &str) -> Vec<&'a str> {
+    let is_defined = |name: &str| match name.strip_suffix('…') {
+        Some(start) => sources.contains(&format!("fn {start}")),
+        None => sources.contains(&format!("fn {name}(")),
+    };
+    test_names(document).into_iter().filter(|name| !is_defined(name)).collect()
+}
+
+#[test]
+fn the_tests_that_the_document_names_exist() -> Outcome {
+    let document = read("docs/fiabilite.md")?;
+    let mut all = String::new();
+    for folder in ["src", "tests", "gpu-worker", "xtask"] {
+        all += &sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(folder))?;
+    }
+    assert!(test_names(&document).len() > 50, "{:?}", test_names(&document));
+    assert_eq!(missing_tests(&document, &all), Vec::<&str>::new());
+
+    let planted = "| `a_test_nobody_wrote`, `the_tests_that_the_document…` | `a_start_of_nothing…`, `peak_bytes` |";
+    assert_eq!(missing_tests(planted, &all), ["a_start_of_nothing…", "a_test_nobody_wrote"]);
     Ok(())
 }
