@@ -12,7 +12,7 @@ use common::StandIn;
 use common::program::write_program;
 use serde_json::Value;
 
-type Outcome = Result<(), Box<dyn std::error::Error>>;
+type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
 /// The command with a worker of the given path; a path that does not exist stands for none.
 fn command(worker: &Path) -> Command {
@@ -297,5 +297,69 @@ fn the_workers_input_closes_when_the_command_is_killed() -> Outcome {
         assert!(start.elapsed() < Duration::from_secs(5), "the worker outlived the command");
         std::thread::sleep(Duration::from_millis(10));
     }
+    Ok(())
+}
+
+#[test]
+fn a_simulation_needs_no_gpu_and_refuses_like_a_measurement() -> Outcome {
+    let arguments = ["simulate", "--profile", "hopper", "--batch", "1", "--context", "16", "--width", "64"];
+    let output = run(Path::new(NO_WORKER), &arguments)?;
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let simulation: Value = serde_json::from_str(&stdout(&output))?;
+    assert_eq!(simulation["kind"], "allocator_simulation");
+    // As measured on an H200: docs/mesures/h200-golden.json.
+    assert_eq!(simulation["phases"][2]["peak_allocated_bytes"], 34_649_088);
+    assert!(simulation["gpu_memory"].is_null() && simulation["phases"][0].get("elapsed_seconds").is_none());
+
+    let refused = [("--profile", "volta"), ("--gpu-memory", "0"), ("--gpu-memory", "24 Go"), ("--batch", "0")];
+    for (option, value) in refused {
+        let output = run(Path::new(NO_WORKER), &["simulate", option, value])?;
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{option} {value}");
+        assert!(stderr(&output).starts_with(&format!("{option} : « {value} » refusé. Accepté : ")));
+    }
+    let unknown: Value = serde_json::from_str(&stdout(&run(Path::new(NO_WORKER), &["simulate"])?))?;
+    assert_eq!(unknown["profile"]["evidence"], "assumed");
+    Ok(())
+}
+
+#[test]
+fn a_comparison_ends_with_1_at_the_slightest_difference() -> Outcome {
+    let kept = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;
+    let mut measurement = serde_json::from_str::<Value>(&kept)?["measurements"][0].take();
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("m.json");
+    let compare = |measurement: &Value| -> Outcome<(Option<i32>, Value, String)> {
+        fs::write(&file, measurement.to_string())?;
+        let output = command(Path::new(NO_WORKER)).arg("compare").arg(&file).output()?;
+        Ok((output.status.code(), serde_json::from_str(&stdout(&output)).unwrap_or_default(), stderr(&output)))
+    };
+    let (code, comparison, _) = compare(&measurement)?;
+    assert_eq!((code, &comparison["identical"]), (Some(0), &true.into()));
+
+    measurement["phases"][2]["peak_reserved_bytes"] = 35_651_585.into();
+    let (code, comparison, _) = compare(&measurement)?;
+    assert_eq!((code, &comparison["identical"]), (Some(1), &false.into()));
+    assert_eq!(comparison["rows"][2]["peak_reserved_difference_bytes"], 1);
+
+    measurement["environment"]["runtime_settings"]["expandable_segments"] = true.into();
+    let (code, comparison, words) = compare(&measurement)?;
+    assert_eq!((code, comparison), (Some(2), Value::Null));
+    assert!(
+        words.contains("La simulation ne couvre pas ceci") && words.contains("expandable_segments=true"),
+        "{words}"
+    );
+    assert_eq!(compare(&Value::Null)?.0, Some(2));
+    Ok(())
+}
+
+/// The stand-in measures under a setting that is not simulated.
+#[test]
+fn a_measurement_is_not_lost_for_want_of_its_simulation() -> Outcome {
+    let good = StandIn::new("good")?;
+    let output = command(&good.program()).args(SMALL).arg("--simulate").output()?;
+    assert_eq!(output.status.code(), Some(0));
+    let measurement: Value = serde_json::from_str(&stdout(&output))?;
+    assert!(measurement["phases"].is_array() && measurement.get("simulation").is_none());
+    assert!(stderr(&output).ends_with("La mesure est donnée sans simulation.\n"), "{}", stderr(&output));
     Ok(())
 }
