@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::lab::WALKTHROUGH;
 use crate::notebook::{Expectation, indented};
 use crate::python::{self, JUPYTER, PLAYWRIGHT};
-use crate::test::{FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, WALKTHROUGH_SHOWS};
+use crate::test::{FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, SIMULATION, SIMULATION_SHOWS, WALKTHROUGH_SHOWS};
 use crate::{UsageError, prerequisites, workspace};
 
 const DRIVER: &str = include_str!("browser.py");
@@ -79,6 +79,9 @@ const SESSIONS: &[Session] = &[
             Step::Close(&[]),
             Step::Open(FORFAITS),
             Step::WalkThrough(FORFAITS_SHOW),
+            Step::Close(&[]),
+            Step::Open(SIMULATION),
+            Step::WalkThrough(SIMULATION_SHOWS),
             Step::Close(&[]),
         ],
     },

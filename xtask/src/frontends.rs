@@ -48,12 +48,15 @@ pub fn check() -> Result<()> {
 fn good_notebooks_pass(outputs: &Path) -> Result<()> {
     let root = workspace::root();
     let notebooks = root.join("notebooks");
-    let [walkthrough, prices] = NOTEBOOKS else { bail!("deux notebooks attendus") };
+    let [walkthrough, prices, simulation] = NOTEBOOKS else { bail!("trois notebooks attendus") };
     at_once([&|| run(nbconvert(root, walkthrough.0, outputs, "root-nbconvert"), walkthrough), &|| {
         run(papermill(root, prices.0, outputs, "root-papermill").within("notebooks"), prices)
     }])?;
     at_once([&|| run(nbconvert(&notebooks, file_name(prices.0), outputs, "folder-nbconvert"), prices), &|| {
         run(papermill(&notebooks, file_name(walkthrough.0), outputs, "folder-papermill"), walkthrough)
+    }])?;
+    at_once([&|| run(nbconvert(root, simulation.0, outputs, "root-nbconvert"), simulation), &|| {
+        run(papermill(&notebooks, file_name(simulation.0), outputs, "folder-papermill"), simulation)
     }])
 }
 

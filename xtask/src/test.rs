@@ -40,9 +40,9 @@ pub const FORFAITS_SHOW: Shown = &[
     ("cost", "347.5156130997715156130997715"),
 ];
 
-const SIMULATION: &str = "notebooks/simulation.ipynb";
+pub const SIMULATION: &str = "notebooks/simulation.ipynb";
 
-const SIMULATION_SHOWS: Shown = &[
+pub const SIMULATION_SHOWS: Shown = &[
     // As measured on an H200: docs/mesures/h200-golden.json.
     ("simulation", "\"peak_allocated_bytes\": 34649088"),
     ("memory", "La réserve simulée"),
