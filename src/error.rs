@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use crate::protocol::Failure;
+use crate::protocol::{Failure, OTHERS_FIRST};
 use crate::worker::BUS_ERROR;
 
 /// Every error of this crate. Its `Display` text is French, since people read it in a notebook
@@ -309,7 +309,7 @@ impl LabError {
             Self::LibtorchNotLoaded { library } => Explanation::unmeasured(
                 format!("PyTorch (libtorch) ne peut pas être chargé, la bibliothèque {library} manque"),
                 format!(
-                    "« cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure. Si elle manque encore : {REINSTALL}"
+                    "« cargo xtask worker » prépare PyTorch 2.11.0 et reconstruit le programme de mesure. Si elle manque encore : {REINSTALL} {OTHERS_FIRST}"
                 ),
             ),
             Self::LibtorchUnusable { library, words } => Explanation::unmeasured(
@@ -323,7 +323,7 @@ impl LabError {
                     "le PyTorch (libtorch) trouvé n'est pas celui pour lequel le programme de mesure \
                      a été construit, il lui manque le symbole {symbol}"
                 ),
-                "Installez PyTorch 2.11.0, ou reconstruisez avec « cargo xtask worker ».",
+                format!("Installez PyTorch 2.11.0, ou reconstruisez avec « cargo xtask worker ». {OTHERS_FIRST}"),
             ),
             Self::WorkerVersion { found, expected } => Explanation::unmeasured(
                 format!(

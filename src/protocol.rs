@@ -213,6 +213,9 @@ pub enum Failure {
 }
 
 const NO_CPU: &str = "Pas de repli vers le CPU.";
+/// The loader looks there before it looks where the worker was linked.
+pub(crate) const OTHERS_FIRST: &str =
+    "Si la variable LD_LIBRARY_PATH désigne un autre PyTorch, retirez-la : il passe devant.";
 
 impl Failure {
     /// What was found, in French, without a final full stop.
@@ -255,10 +258,12 @@ impl Failure {
     pub fn way_out(&self) -> String {
         match self {
             Self::LibtorchVersion { expected, .. } => {
-                format!("Installez PyTorch {expected}, ou reconstruisez avec « cargo xtask worker ».")
+                format!("Installez PyTorch {expected}, ou reconstruisez avec « cargo xtask worker ». {OTHERS_FIRST}")
             }
             Self::GpuBackendMissing => {
-                format!("Installez PyTorch 2.11.0 avec CUDA, par exemple avec « cargo xtask worker ». {NO_CPU}")
+                format!(
+                    "Installez PyTorch 2.11.0 avec CUDA, par exemple avec « cargo xtask worker ». {OTHERS_FIRST} {NO_CPU}"
+                )
             }
             Self::NoVisibleGpu => {
                 format!("Vérifiez que cette machine en a un et que CUDA_VISIBLE_DEVICES ne le cache pas. {NO_CPU}")

@@ -193,7 +193,8 @@ fn another_libtorch_is_named() -> Outcome {
     let bench = Bench::new()?;
     let other = bench.compile("c++", "other_libtorch.cpp", "other.so", &[])?;
     let words = "le PyTorch (libtorch) chargé est de version 2.10.0, le programme de mesure est construit pour la version 2.11.0. Installez";
-    bench.refused(bench.command("measure").env("LD_PRELOAD", other), words)?;
+    let message = bench.refused(bench.command("measure").env("LD_PRELOAD", other), words)?;
+    assert!(message.contains("LD_LIBRARY_PATH"), "{message}");
     Ok(())
 }
 
@@ -213,6 +214,26 @@ fn a_missing_library_is_named() -> Outcome {
     bench.link_libtorch(None, true)?;
     let report = bench.report(bench.command("environment").env("ITERAGPU_WORKER", &worker))?;
     assert_eq!(report["torch_importable"], true, "{report}");
+    Ok(())
+}
+
+/// A folder in LD_LIBRARY_PATH stands before the worker's own; reinstalling would change nothing.
+#[test]
+fn another_libtorch_that_is_put_first_is_no_missing_one() -> Outcome {
+    let bench = Bench::new()?;
+    let needed = bench.compile("cc", "nothing.c", "libof_another.so.12", &["-Wl,-soname,libof_another.so.12"])?;
+    let needed_name = needed.to_string_lossy();
+    for library in ["libtorch_cuda.so", "libtorch_cpu.so", "libc10.so"] {
+        let other = bench.compile("cc", "nothing.c", library, &["-Wl,--no-as-needed", &needed_name])?;
+        fs::rename(&needed, bench.folder.path().join("elsewhere"))?;
+        let words = "la bibliothèque libof_another.so.12 manque";
+        let message = bench.refused(&mut bench.command("measure"), words)?;
+        assert!(message.contains("Si la variable LD_LIBRARY_PATH désigne un autre PyTorch, retirez-la"), "{message}");
+        fs::rename(bench.folder.path().join("elsewhere"), &needed)?;
+        fs::remove_file(other)?;
+    }
+    // Gone, it leaves nothing in the way of the right one.
+    assert_eq!(bench.report(&mut bench.command("environment"))?["torch_importable"], true);
     Ok(())
 }
 

@@ -45,21 +45,34 @@ fn without_a_gpu_nothing_is_measured() -> Outcome {
     Ok(())
 }
 
+/// What the worker answers to a request for the environment.
+fn environment_of(worker: &mut Command) -> Result<String, Box<dyn Error>> {
+    let mut child = worker.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let mut input = child.stdin.take().ok_or("no input")?;
+    writeln!(input, r#"{{"request":"environment","device_index":0}}"#)?;
+    let output = child.wait_with_output()?;
+    drop(input);
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// A kernel was started long before anybody could have set one.
+#[test]
+fn no_variable_is_needed_to_find_libtorch() -> Outcome {
+    let text = environment_of(Command::new(WORKER).env_clear())?;
+    assert!(text.contains(r#""torch_version":"2.11.0"#), "{text}");
+    // The variable that would change this has its effect, and is gone above.
+    let elsewhere = tempfile::tempdir()?;
+    std::fs::write(elsewhere.path().join("libtorch_cpu.so"), "")?;
+    let text = environment_of(Command::new(WORKER).env_clear().env("LD_LIBRARY_PATH", elsewhere.path()))?;
+    assert!(!text.contains("torch_version"), "{text}");
+    Ok(())
+}
+
 /// Hidden GPUs are told from a driver that does not start; both are told from an absent backend.
 #[test]
 fn hidden_gpus_are_no_gpus() -> Outcome {
     for hidden in ["", "-1", "9"] {
-        let mut child = Command::new(WORKER)
-            .env("CUDA_VISIBLE_DEVICES", hidden)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()?;
-        let mut input = child.stdin.take().ok_or("no input")?;
-        writeln!(input, r#"{{"request":"environment","device_index":0}}"#)?;
-        let output = child.wait_with_output()?;
-        drop(input);
-        let text = String::from_utf8(output.stdout)?;
+        let text = environment_of(Command::new(WORKER).env("CUDA_VISIBLE_DEVICES", hidden))?;
         let reasons = ["no_visible_gpu", "cuda_startup", "gpu_backend"];
         assert!(reasons.iter().any(|reason| text.contains(reason)), "{hidden:?}: {text}");
     }
