@@ -141,7 +141,9 @@ fn another_price_list_replaces_the_shipped_one() -> Outcome {
     let excel = "gpu;gpu_name;gpus_per_lot;days;lot_price_cents;currency;snapshot_date;source\r\n\
                  carte;Carte d'\u{e9}t\u{e9};2;10;1\u{a0}234\u{a0}567;EUR;2026-01-31;devis\r\n\r\n";
     let latin_1: Vec<u8> = excel.chars().map(|c| c as u32 as u8).collect();
-    for bytes in [excel.as_bytes(), &latin_1, format!("\u{feff}{excel}").as_bytes()] {
+    let marked = format!("\u{feff}{excel}");
+    let narrow = excel.replace('\u{a0}', "\u{202f}");
+    for bytes in [excel.as_bytes(), &latin_1, marked.as_bytes(), narrow.as_bytes(), excel.trim_end().as_bytes()] {
         fs::write(&file, bytes)?;
         let path = file.to_string_lossy().into_owned();
         let quote = json(&["--tarifs", &path, "--gpu", "carte", "--days", "10"])?;
@@ -164,6 +166,14 @@ fn broken_price_lists_are_refused_with_their_line() {
         (",A,1,3,100,USD,2026-01-31,s", "ligne 2, colonne gpu :", "non vide"),
         ("a,,1,3,100,USD,2026-01-31,s", "ligne 2, colonne gpu_name", "non vide"),
         ("a,A,1,3,19.99,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "sans décimales"),
+        ("a,A,1,3,\"1\u{202f}049,99\",USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "sans décimales"),
+        ("a,A,1,3,1\u{202f}049,99,USD,2026-01-31,s", "« 9 colonnes »", "8 colonnes séparées par « , »"),
+        ("a;A;1;3;100;USD;2026-01-31;s", "« 1 colonnes »", "8 colonnes séparées par « , »"),
+        ("a,A,1,3,1e3,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "« 1e3 »"),
+        ("a,A,1,3,-1,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "« -1 »"),
+        ("a,A,1,3,+5,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "« +5 »"),
+        ("a,A,1,3,.5,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "« .5 »"),
+        ("a,A,1,3,5.,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "« 5. »"),
         ("a,A,1,3,0,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "positif"),
         ("a,A,1,3,18446744073709551616,USD,2026-01-31,s", "ligne 2, colonne lot_price_cents", "18446744073709551615"),
         ("a,A,1,3,100,usd,2026-01-31,s", "ligne 2, colonne currency", "USD"),

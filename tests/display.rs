@@ -103,6 +103,25 @@ fn prices_quotes_units_and_summaries_have_a_view() -> Outcome {
     Ok(())
 }
 
+/// Whether a G stands alone, or for the decimal Go: it may be read as either of two sizes.
+fn has_a_bare_g(text: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric()).any(|word| ["g", "go", "gb"].contains(&&*word.to_lowercase()))
+}
+
+#[test]
+fn sizes_are_in_bytes_and_gio_and_never_in_a_bare_g() -> Outcome {
+    let measurement = measured()?;
+    let environment = show(&Ok(measurement.environment.clone()));
+    let views = [show(&estimate_weights(70_000_000_000, 16, "4")), show(&Ok(measurement)), environment];
+    for shown in &views {
+        assert!(!has_a_bare_g(shown.text()) && !has_a_bare_g(shown.html()), "{}", shown.text());
+    }
+    assert!(views[0].text().contains("140\u{202f}000\u{202f}000\u{202f}000"));
+    assert!(views[0].text().contains("130,3851604461669921875") && views[0].text().contains("Gio"));
+    assert!(["130 G", "130 Go", "1 GB,", "(130 gb)"].iter().all(|planted| has_a_bare_g(planted)));
+    Ok(())
+}
+
 #[test]
 fn an_error_is_a_box_that_says_what_happened_what_was_not_done_and_what_to_do() {
     let refused: Result<Estimate, LabError> = estimate_weights(1, 5, "0");

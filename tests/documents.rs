@@ -400,3 +400,34 @@ fn the_tests_that_the_document_names_exist() -> Outcome {
     assert_eq!(missing_tests(planted, &all), ["a_start_of_nothing…", "a_test_nobody_wrote"]);
     Ok(())
 }
+
+/// The code cells of a notebook, each with its id.
+fn code_cells(notebook: &str) -> Result<Vec<(String, String)>, Box<dyn std::error::Error>> {
+    let document: Value = serde_json::from_str(&read(notebook)?)?;
+    let cells = document["cells"].as_array().ok_or("no cells")?.iter().filter(|cell| cell["cell_type"] == "code");
+    let text = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).collect::<String>();
+    Ok(cells.map(|cell| (cell["id"].as_str().unwrap_or_default().to_owned(), text(&cell["source"]))).collect())
+}
+
+/// Of two rich results in one cell, the kernel shows the last one alone.
+fn shows_one_result_at_its_end(cell: &str) -> bool {
+    let calls = |line: &str| line.contains("show(") || line.contains("evcxr_display");
+    let last = cell.lines().next_back().unwrap_or_default();
+    cell.lines().filter(|line| calls(line)).count() == 1 && last.starts_with("show(") && last.ends_with(')')
+}
+
+#[test]
+fn each_code_cell_shows_one_result_and_at_its_end() -> Outcome {
+    for notebook in ["notebooks/mesure-memoire.ipynb", "notebooks/forfaits.ipynb", "notebooks/simulation.ipynb"] {
+        let cells = code_cells(notebook)?;
+        assert!(cells.len() > 3, "{notebook}");
+        for (id, cell) in cells {
+            let definitions = cell.contains(":dep ") && !cell.contains("show(");
+            assert!(definitions || shows_one_result_at_its_end(&cell), "{notebook} {id}: {cell}");
+        }
+    }
+    for planted in ["show(&a)\nshow(&b)", "show(&a);", "show(&a)\nlet b = 1;", "show(&a).evcxr_display();\nshow(&b)"] {
+        assert!(!shows_one_result_at_its_end(planted), "{planted}");
+    }
+    Ok(())
+}

@@ -232,6 +232,9 @@ mod tests {
         for (cents, text) in cases {
             assert_eq!(money(cents), text);
         }
+        for cents in 1..=10_000 {
+            assert_eq!(money(&cents.to_string()), format!("{},{:02}", cents / 100, cents % 100));
+        }
         assert_eq!(["331.49", "331.5", "7"].map(nearest_whole), ["331", "332", "7"]);
     }
 }
