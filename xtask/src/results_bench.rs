@@ -105,7 +105,7 @@ fn row(number: u64) -> String {
     let iterations = if phase == "warmup" { "3" } else { "" };
     let time = format!("2026-11-30T{:02}:{:02}:{:02}.{run:06}+00:00", run / 3600 % 24, run / 60 % 60, run % 60);
     format!(
-        "{time}-{run:016x},{time},Linux,0.1.0,0.24.0,2.11.0+cu130,13.0,{driver},cuda:0,NVIDIA H200,150109880320,\
+        "{time}-{run:016x},{time},Linux,0.1.0,0.24.0,2.11.0+cu130,13.0,{driver},cuda:0,NVIDIA H200,150109880320,default,\
          {batch},128,{width},float32,3,5,1729,{phase},{run_index},{iterations},0.{scattered:09},\
          {allocated},{reserved},{allocated},{reserved},{allocated},{reserved},,,,,,,\n"
     )
