@@ -269,7 +269,7 @@ impl LabError {
             ),
             Self::NotAMeasurement { found } => Explanation::of_file(
                 format!("Mesure refusée : {found}"),
-                "Rien n'a été ajouté.",
+                "Rien n'a été ajouté ni comparé.",
                 "Attendu : une mesure complète, telle que l'écrit « mesure-memoire measure --output ».",
             ),
             Self::RunAlreadyRecorded { path, run_id, line } => Explanation::of_file(

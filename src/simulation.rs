@@ -127,7 +127,7 @@ pub struct TimelinePoint {
 const SCOPE: &str = "Simulation de l'allocateur avec cache de PyTorch 2.11 aux réglages par défaut, pour un seul processus et un seul flux. \
      Rien n'a été mesuré. Non compris : le contexte CUDA et tout ce qui n'est pas alloué par PyTorch, les autres processus, la fragmentation d'un long programme. \
      Le petit réseau synthétique ne dit pas si un vrai modèle tient sur un GPU.";
-const MEMORY_SCOPE: &str = "Compare la réserve simulée à la mémoire donnée, rien d'autre : le contexte CUDA (plusieurs centaines de Mio) et les autres processus n'y sont pas. \
+const MEMORY_SCOPE: &str = "Cette ligne compare la réserve simulée à la mémoire donnée, rien d'autre : le contexte CUDA (plusieurs centaines de Mio) et les autres processus n'y sont pas. \
      Quand la mémoire manque, PyTorch rend d'abord ses segments inutilisés, ce qui n'est pas simulé.";
 
 /// Simulates what PyTorch's allocator would count for `config`; no GPU is needed.

@@ -156,7 +156,7 @@ fn a_simulation_says_that_nothing_was_measured() -> Outcome {
     let text = show(&simulated).text().to_owned();
     assert!(text.starts_with("Simulé, rien n'a été mesuré"), "{text}");
     // Of the measurement: peak of allocated, and the workspaces of both libraries.
-    for figure in ["34\u{202f}649\u{202f}088", "34\u{202f}603\u{202f}008", "vérifiés sur un tel GPU"] {
+    for figure in ["34\u{202f}649\u{202f}088", "34\u{202f}603\u{202f}008", "vérifiés sur un H200"] {
         assert!(text.contains(figure), "{figure}: {text}");
     }
     assert!(show(&simulated).html().contains("<svg "));

@@ -31,7 +31,7 @@ impl Present for Simulation {
                 memory.scope
             )),
             Some(memory) => view.note(format!(
-                "Mémoire donnée : {} octets. La réserve simulée, {} octets, n'en dépasse pas. {}",
+                "Mémoire donnée : {} octets. La réserve simulée, {} octets, ne la dépasse pas. {}",
                 integer(memory.given_bytes),
                 integer(memory.peak_reserved_bytes),
                 memory.scope
@@ -100,7 +100,8 @@ fn breakdown_grid(parts: &Breakdown) -> Grid {
 
 fn profile_note(profile: &AllocatorProfile) -> String {
     let known = match profile.evidence {
-        Evidence::Measured => "vérifiés sur un tel GPU",
+        Evidence::Measured => "vérifiés sur un H200",
+        Evidence::Told => "indiqués par PyTorch pendant la mesure",
         Evidence::Documented => "valeurs par défaut de PyTorch pour cette architecture, non vérifiées ici",
         Evidence::Assumed => "GPU inconnu : supposés, d'après la plus grande valeur par défaut connue",
     };

@@ -24,15 +24,18 @@ pub struct AllocatorProfile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
-    /// Read from PyTorch 2.11 on such a GPU, and verified in counters.
+    /// Read from PyTorch 2.11 on an H200, and verified in counters.
     Measured,
+    /// Told by PyTorch during the measurement that is compared.
+    Told,
     /// PyTorch's default for this architecture; not verified here.
     Documented,
     /// The GPU is not known: the largest of the known defaults.
     Assumed,
 }
 
-/// Default of PyTorch 2.11 on Hopper and Blackwell.
+/// Default of PyTorch 2.11.0 for compute capability 9.0, and for that one only; later versions have it for
+/// Blackwell, too.
 const LARGE_CUBLAS: u64 = 32 << 20;
 /// Default of PyTorch 2.11 on other NVIDIA GPUs: two buffers of 4 MiB and eight of 16 KiB.
 const SMALL_CUBLAS: u64 = 2 * (4 << 20) + 8 * (16 << 10);
@@ -41,8 +44,8 @@ const CUBLASLT: u64 = 1 << 20;
 
 /// Names, compute capabilities and defaults of the architectures that PyTorch 2.11 tells apart.
 const ARCHITECTURES: [(&str, &[&str], u64, Evidence); 6] = [
-    ("hopper", &["9."], LARGE_CUBLAS, Evidence::Measured),
-    ("blackwell", &["10.", "12."], LARGE_CUBLAS, Evidence::Documented),
+    ("hopper", &["9.0"], LARGE_CUBLAS, Evidence::Measured),
+    ("blackwell", &["10.", "12."], SMALL_CUBLAS, Evidence::Documented),
     ("ada", &["8.9"], SMALL_CUBLAS, Evidence::Documented),
     ("ampere", &["8."], SMALL_CUBLAS, Evidence::Documented),
     ("turing", &["7.5"], SMALL_CUBLAS, Evidence::Documented),
@@ -75,7 +78,7 @@ impl AllocatorProfile {
         let told = environment.runtime_settings.as_ref();
         match told.map(|told| (told.cublas_workspace_bytes, told.cublaslt_workspace_bytes)) {
             Some((Some(cublas_workspace_bytes), Some(cublaslt_workspace_bytes))) => {
-                Self { cublas_workspace_bytes, cublaslt_workspace_bytes, evidence: Evidence::Measured, ..profile }
+                Self { cublas_workspace_bytes, cublaslt_workspace_bytes, evidence: Evidence::Told, ..profile }
             }
             _ => profile,
         }
@@ -96,5 +99,32 @@ impl FromStr for AllocatorProfile {
             let names: Vec<&str> = ARCHITECTURES.iter().map(|(name, ..)| *name).collect();
             LabError::invalid("profile", text, names.join(", "))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the code of PyTorch 2.11.0 has it: one value for compute capability 9.0, another for the rest.
+    #[test]
+    fn only_compute_capability_9_0_has_the_large_workspace() {
+        let cases = [
+            ("9.0", "hopper", 33_554_432),
+            ("8.0", "ampere", 8_519_680),
+            ("8.6", "ampere", 8_519_680),
+            ("8.9", "ada", 8_519_680),
+            ("7.5", "turing", 8_519_680),
+            ("10.0", "blackwell", 8_519_680),
+            ("12.0", "blackwell", 8_519_680),
+        ];
+        for (capability, name, bytes) in cases {
+            let profile = AllocatorProfile::of_compute_capability(capability);
+            assert_eq!((profile.name.as_str(), profile.cublas_workspace_bytes), (name, bytes), "{capability}");
+            assert_ne!(profile.evidence, Evidence::Assumed);
+        }
+        for unknown in ["", "9.1", "A100", "7.0"] {
+            assert_eq!(AllocatorProfile::of_compute_capability(unknown), AllocatorProfile::unknown(), "{unknown}");
+        }
     }
 }
