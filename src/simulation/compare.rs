@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{AllocatorProfile, SimulatedRow, Simulation, simulate};
-use crate::error::LabError;
+use crate::error::{LabError, shortened};
 use crate::json;
 use crate::measure::{Measurement, PhaseRow};
 
@@ -52,7 +52,8 @@ pub fn simulation_of(measurement: &Measurement) -> Result<Simulation, LabError> 
     if let Some(settings) = &measurement.environment.runtime_settings {
         let different = settings.different_from_default();
         if !different.is_empty() {
-            return Err(LabError::NotModelled { what: format!("réglages de PyTorch {}", different.join(", ")) });
+            let what = shortened(&format!("réglages de PyTorch {}", different.join(", ")), 300);
+            return Err(LabError::NotModelled { what });
         }
     }
     simulate(&measurement.configuration.chosen, &AllocatorProfile::of_measurement(measurement))
