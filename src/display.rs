@@ -9,6 +9,7 @@ mod chart;
 mod csv_views;
 mod figures;
 mod grid;
+mod rows;
 mod simulation_views;
 mod view;
 mod views;

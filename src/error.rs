@@ -280,7 +280,7 @@ impl LabError {
             Self::NotModelled { what } => Explanation::of_file(
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
-                "Elle suit PyTorch 2.11 à ses réglages par défaut ; mesurez de nouveau sans ces réglages.",
+                "Mesurez de nouveau sans ces réglages : la simulation suit PyTorch 2.11 à ses réglages par défaut.",
             ),
             Self::NothingToCompare { reason } => Explanation::of_file(
                 reason.trim_end_matches('.'),

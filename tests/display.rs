@@ -3,10 +3,12 @@
 use std::fs;
 use std::path::Path;
 
+use iteragpu_lab::simulation::{compare_with_simulation, simulation_of};
 use iteragpu_lab::{
-    AllocatorProfile, Estimate, LabError, MeasureConfig, Measurement, PriceList, Shown, accepted_units, append,
-    compare_outcome, environment_report, estimate_weights, save_new, show, simulate, summarize,
+    AllocatorProfile, Comparison, Estimate, LabError, MeasureConfig, Measurement, PriceList, Shown, Simulation,
+    accepted_units, append, compare_outcome, environment_report, estimate_weights, save_new, show, simulate, summarize,
 };
+use serde_json::Value;
 
 type Outcome = Result<(), Box<dyn std::error::Error>>;
 
@@ -16,7 +18,7 @@ const HOSTILE: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>\" o
 /// A real measurement of an H200, as it is kept in the documents.
 fn measured() -> Result<Measurement, Box<dyn std::error::Error>> {
     let text = fs::read_to_string("docs/mesures/h200-golden.json")?;
-    let mut kept: serde_json::Value = serde_json::from_str(&text)?;
+    let mut kept: Value = serde_json::from_str(&text)?;
     Ok(serde_json::from_value(kept["measurements"][0].take())?)
 }
 
@@ -169,8 +171,14 @@ fn a_simulation_says_that_nothing_was_measured() -> Outcome {
     assert!(equal.text().contains("les six compteurs des 6 lignes sont égaux, à l'octet près"), "{}", equal.text());
     let mut other = measurement;
     other.phases[2].peak_reserved_bytes += 512;
+    other.phases[3].end_reserved_bytes -= 2048;
     let differing = show(&compare_outcome(&Ok(other)));
-    assert!(differing.text().contains("1 lignes diffèrent sur 6") && differing.text().contains("+512"));
+    assert!(differing.text().starts_with("Lignes où mesure et simulation diffèrent : 2 sur 6"), "{}", differing.text());
+    assert!([">+512<", ">−2\u{202f}048<", ">0<"].iter().all(|figure| differing.html().contains(figure)));
+    assert_eq!(differing.html().matches("<tr>").count(), 1 + 2);
+    let mut shorter = measured()?;
+    shorter.phases.pop();
+    assert!(show(&compare_outcome(&Ok(shorter))).text().contains("pas le même nombre de lignes"));
     let nothing = show(&compare_outcome(&Err(LabError::WorkerMissing)));
     assert!(nothing.text().starts_with("Rien n'a été comparé. Aucune mesure : "), "{}", nothing.text());
     for shown in [small, unknown, equal, differing, nothing] {
@@ -180,17 +188,62 @@ fn a_simulation_says_that_nothing_was_measured() -> Outcome {
 }
 
 #[test]
-fn a_simulation_from_a_file_cannot_run() -> Outcome {
-    let mut simulation = simulate(&MeasureConfig::default(), &AllocatorProfile::hopper())?.beside_memory(1);
-    simulation.profile.name = HOSTILE.to_owned();
-    simulation.phases[0].phase = HOSTILE.to_owned();
-    simulation.timeline.iter_mut().for_each(|point| point.phase = HOSTILE.to_owned());
-    simulation.timeline[0].name = HOSTILE.to_owned();
-    simulation.timeline[0].reserved_bytes = u64::MAX;
-    if let Some(memory) = &mut simulation.gpu_memory {
-        memory.scope = HOSTILE.to_owned();
+fn a_measurement_with_its_simulation_says_so() -> Outcome {
+    let mut measurement = measured()?;
+    let without = show(&Ok(measurement.clone()));
+    measurement.simulation = Some(simulation_of(&measurement)?);
+    let shown = show(&Ok(measurement.clone()));
+    let note = "Sa simulation est dans le JSON, sous la clé simulation : elle n'a pas été mesurée.";
+    assert!(shown.text().contains(note) && !without.text().contains(note));
+    assert!(shown.text().ends_with(&measurement.to_string()));
+    assert_eq!(shown.html().matches("<svg").count(), 2);
+    assert_is_inert(&shown);
+    Ok(())
+}
+
+/// `value` with every text replaced, except the few that have a fixed set of values.
+fn hostile(value: &mut Value) {
+    match value {
+        Value::String(text) if !["hopper", "float32"].contains(&text.as_str()) => *text = HOSTILE.to_owned(),
+        Value::Array(values) => values.iter_mut().for_each(hostile),
+        Value::Object(values) => {
+            values.iter_mut().filter(|(key, _)| *key != "evidence").for_each(|(_, value)| hostile(value))
+        }
+        _ => {}
     }
-    assert_is_inert(&show(&Ok(simulation)));
+}
+
+/// `value` with every number replaced by the largest.
+fn absurd(value: &mut Value) {
+    match value {
+        Value::Number(number) => *number = u64::MAX.into(),
+        Value::Array(values) => values.iter_mut().for_each(absurd),
+        Value::Object(values) => values.values_mut().for_each(absurd),
+        _ => {}
+    }
+}
+
+#[test]
+fn simulations_and_comparisons_read_from_json_cannot_run_or_break_anything() -> Outcome {
+    let simulation = simulate(&MeasureConfig::default(), &AllocatorProfile::hopper())?.beside_memory(1);
+    let comparison = compare_with_simulation(&measured()?)?;
+    for change in [hostile, absurd] {
+        let (mut simulated, mut compared) = (serde_json::to_value(&simulation)?, serde_json::to_value(&comparison)?);
+        change(&mut simulated);
+        change(&mut compared);
+        let mut simulated: Simulation = serde_json::from_value(simulated)?;
+        assert_is_inert(&show(&Ok(simulated.clone())));
+        assert_is_inert(&show(&Ok(serde_json::from_value::<Comparison>(compared)?)));
+        for points in [1, 0] {
+            simulated.timeline.truncate(points);
+            let shown = show(&Ok(simulated.clone()));
+            assert_eq!(shown.html().matches("<svg").count(), points);
+            assert_is_inert(&shown);
+        }
+    }
+    let mut farthest = comparison;
+    farthest.rows[0].end_reserved_difference_bytes = i128::MIN;
+    assert_is_inert(&show(&Ok(farthest)));
     Ok(())
 }
 

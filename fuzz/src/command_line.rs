@@ -138,7 +138,9 @@ fn check_simulation(options: &SimulateOptions) {
     if count(&options.configuration.repeats).is_some_and(|repeats| (1_000..=1_000_000).contains(&repeats)) {
         return;
     }
-    match mesure_memoire::simulated(options) {
+    let outcome = mesure_memoire::simulated(options);
+    assert_shows(&outcome);
+    match outcome {
         Err(error) => assert!(matches!(error, LabError::InvalidArgument { .. }), "{error:?}"),
         Ok(simulation) => {
             for row in &simulation.phases {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use iteragpu_lab::results::{COLUMNS, read_measurement, run_id};
+use iteragpu_lab::simulation::compare_with_simulation;
 use iteragpu_lab::{LabError, Measurement, append, summarize};
 
 use crate::inert::{assert_refused, assert_shows};
@@ -15,6 +16,7 @@ pub fn check(data: &[u8]) {
         Ok(measurement) => {
             assert_json(measurement);
             assert_shows(&outcome);
+            assert_simulated(measurement);
             assert_recorded(measurement);
         }
         Err(error) => {
@@ -32,6 +34,19 @@ fn assert_json(measurement: &Measurement) {
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
     assert_eq!(run_id(measurement), format!("{}-{hash:016x}", measurement.measured_at_utc));
+}
+
+/// What it was simulated to be is shown, whatever it says; so is what it is compared to.
+fn assert_simulated(measurement: &Measurement) {
+    if let Some(simulation) = &measurement.simulation {
+        assert_shows(&Ok(simulation.clone()));
+    }
+    let compared = compare_with_simulation(measurement);
+    assert_shows(&compared);
+    if let Ok(comparison) = compared {
+        let equal = comparison.rows.iter().all(|row| row.differences() == [0; 6]);
+        assert_eq!(comparison.identical, equal && comparison.rows.len() == measurement.phases.len());
+    }
 }
 
 /// A new file gets one row a pass, which reads back as what was measured; only once.

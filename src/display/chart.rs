@@ -1,4 +1,4 @@
-//! Charts of a measurement as SVG. Lines and letters take the page's own text colour, so that a
+//! Charts of a measurement or a simulation as SVG. Lines and letters take the page's own text colour, so that a
 //! chart reads in a light and in a dark theme.
 
 use plotters::chart::MeshStyle;
@@ -25,6 +25,9 @@ const BARS: [(&str, RGBColor); 6] = [
     ("réservé, pic", RGBColor(154, 62, 12)),
 ];
 
+/// Width of the margin that holds the names of the colours.
+const LEGEND: u32 = 150;
+
 /// More dots are thinned out evenly, and the chart says so.
 const MAX_DOTS: usize = 1_000;
 
@@ -33,21 +36,24 @@ const HEADROOM: f64 = 1.1;
 
 type Drawn = Result<(), Box<dyn std::error::Error>>;
 
+/// A phase's name and its counters, in the order of [`BARS`].
+pub type Bars = (String, [u64; 6]);
+
 /// Counters side by side, one group a phase: baseline, end and peak of allocated, then of reserved.
 /// None where there is nothing to draw.
-pub fn memory_chart(phases: &[(String, [u64; 6])]) -> Option<String> {
+pub fn memory_chart(phases: &[Bars]) -> Option<String> {
     let largest = phases.iter().flat_map(|(_, counters)| *counters).max().filter(|largest| *largest > 0)?;
     let title = "Mémoire par phase, barres côte à côte : « alloué » est une partie de « réservé »";
     drawing(title, |area| draw_memory(area, title, phases, largest))
 }
 
-fn draw_memory(area: &Area<'_>, title: &str, phases: &[(String, [u64; 6])], largest: u64) -> Drawn {
+fn draw_memory(area: &Area<'_>, title: &str, phases: &[Bars], largest: u64) -> Drawn {
     let (unit, size) = unit_of(largest);
     let top = largest as f64 / size as f64 * 1.05;
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 14).into_font().color(&INK))
         .margin(8)
-        .margin_right(150)
+        .margin_right(LEGEND)
         .x_label_area_size(24)
         .y_label_area_size(64)
         .build_cartesian_2d(0.0..phases.len() as f64, 0.0..top)?;
@@ -63,8 +69,13 @@ fn draw_memory(area: &Area<'_>, title: &str, phases: &[(String, [u64; 6])], larg
         let (x, y) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
         area.draw(&Text::new(one_line(name), (x, y + 7), below.clone()))?;
     }
+    legend(area, &BARS)
+}
+
+/// Names beside their colours, in the margin on the right.
+fn legend(area: &Area<'_>, entries: &[(&str, RGBColor)]) -> Drawn {
     let beside = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    for (position, (name, colour)) in BARS.iter().enumerate() {
+    for (position, (name, colour)) in entries.iter().enumerate() {
         let (x, y) = (SIZE.0 as i32 - 140, 60 + 22 * position as i32);
         area.draw(&Rectangle::new([(x, y - 6), (x + 12, y + 6)], colour.filled()))?;
         area.draw(&Text::new(*name, (x + 18, y), beside.clone()))?;
@@ -112,48 +123,67 @@ fn draw_times(area: &Area<'_>, title: &str, seconds: &[f64], step: usize, larges
     Ok(())
 }
 
-/// Phase, allocated and reserved bytes after each event, as two lines that move in steps.
-/// None where there is nothing to draw.
-pub fn timeline_chart(moments: &[(&str, u64, u64)]) -> Option<String> {
-    let largest = moments.iter().map(|(_, allocated, reserved)| *allocated.max(reserved)).max();
-    let largest = largest.filter(|largest| *largest > 0)?;
-    if moments.len() > MAX_DOTS {
-        return None;
-    }
-    let title = "Alloué et réservé après chaque allocation ou libération simulée";
-    drawing(title, |area| draw_timeline(area, title, moments, largest))
+/// Later events are left out, and the chart says so: thinning them could hide a peak.
+const MAX_EVENTS: usize = 1_000;
+
+/// More phases than that cannot be named below the chart.
+const MAX_NAMES: usize = 12;
+
+/// Allocated and reserved after each event as step lines, with a mark where a phase begins: its name, then
+/// the two counters of each event. None where there is nothing to draw.
+pub fn timeline_chart(events: &[(&str, [u64; 2])]) -> Option<String> {
+    let shown = &events[..events.len().min(MAX_EVENTS)];
+    let largest = shown.iter().flat_map(|(_, counters)| *counters).max().filter(|largest| *largest > 0)?;
+    let cut = match events.len() - shown.len() {
+        0 => String::new(),
+        _ => format!(" (les {} premières sur {})", integer(MAX_EVENTS as u64), integer(events.len() as u64)),
+    };
+    let title = format!("Mémoire simulée après chaque allocation ou libération{cut}");
+    drawing(&title, |area| draw_timeline(area, &title, shown, largest))
 }
 
-fn draw_timeline(area: &Area<'_>, title: &str, moments: &[(&str, u64, u64)], largest: u64) -> Drawn {
+fn draw_timeline(area: &Area<'_>, title: &str, events: &[(&str, [u64; 2])], largest: u64) -> Drawn {
     let (unit, size) = unit_of(largest);
+    let in_unit = |bytes: u64| bytes as f64 / size as f64;
+    let top = in_unit(largest) * HEADROOM;
     let mut chart = ChartBuilder::on(area)
         .caption(title, ("sans-serif", 14).into_font().color(&INK))
         .margin(8)
-        .margin_right(100)
-        .x_label_area_size(42)
+        .margin_right(LEGEND)
+        .x_label_area_size(44)
         .y_label_area_size(64)
-        .build_cartesian_2d(0.0..moments.len() as f64, 0.0..largest as f64 / size as f64 * 1.05)?;
+        .build_cartesian_2d(0.0..events.len() as f64, 0.0..top)?;
     in_ink(chart.configure_mesh().x_labels(0).y_desc(format!("mémoire ({unit})"))).draw()?;
-    let beside = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Center));
-    let lines = [("réservé", BARS[4].1), ("alloué", BARS[1].1)];
-    for (place, (name, colour)) in lines.into_iter().enumerate() {
-        let height = |moment: &(&str, u64, u64)| (if place == 0 { moment.2 } else { moment.1 }) as f64 / size as f64;
-        let steps = moments.iter().enumerate();
-        let steps = steps.flat_map(|(x, moment)| [(x as f64, height(moment)), (x as f64 + 1.0, height(moment))]);
+    let lines = [("alloué", BARS[1].1), ("réservé", BARS[4].1)];
+    for (counter, (_, colour)) in lines.iter().enumerate() {
+        let steps = events.iter().enumerate().flat_map(|(event, (_, counters))| {
+            let height = in_unit(counters[counter]);
+            [(event as f64, height), (event as f64 + 1.0, height)]
+        });
         chart.draw_series([PathElement::new(steps.collect::<Vec<_>>(), colour.stroke_width(2))])?;
-        let (x, y) = (SIZE.0 as i32 - 92, 60 + 22 * place as i32);
-        area.draw(&Rectangle::new([(x, y - 6), (x + 12, y + 6)], colour.filled()))?;
-        area.draw(&Text::new(name, (x + 18, y), beside.clone()))?;
     }
-    // Short phases stand close together: their names take turns on two lines.
-    let below = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Left, VPos::Top));
-    let starts = (0..moments.len()).filter(|place| *place == 0 || moments[*place].0 != moments[*place - 1].0);
-    for (turn, place) in starts.enumerate() {
-        let (x, y) = chart.backend_coord(&(place as f64, 0.0));
-        area.draw(&PathElement::new([(x, y), (x, y + 5 + 16 * (turn % 2) as i32)], INK))?;
-        area.draw(&Text::new(one_line(moments[place].0), (x + 2, y + 5 + 16 * (turn % 2) as i32), below.clone()))?;
+    let below = TextStyle::from(FONT.into_font()).color(&INK).pos(Pos::new(HPos::Center, VPos::Top));
+    for (position, (name, start, end)) in spans(events).into_iter().take(MAX_NAMES).enumerate() {
+        chart.draw_series([PathElement::new([(start, 0.0), (start, top)], INK.mix(0.35))])?;
+        let (x, y) = chart.backend_coord(&(f64::midpoint(start, end), 0.0));
+        // Neighbours stand on two lines: short phases have long names.
+        let line = 18 * (position as i32 % 2);
+        area.draw(&Text::new(one_line(name), (x, y + 7 + line), below.clone()))?;
     }
-    Ok(())
+    legend(area, &lines)
+}
+
+/// Where each phase starts and ends, in events.
+fn spans<'a>(events: &[(&'a str, [u64; 2])]) -> Vec<(&'a str, f64, f64)> {
+    let mut start = 0;
+    let phases = events.chunk_by(|(one, _), (next, _)| one == next);
+    let places = phases.map(|phase| {
+        let end = start + phase.len();
+        let span = (phase[0].0, start as f64, end as f64);
+        start = end;
+        span
+    });
+    places.collect()
 }
 
 /// What the charts have in common: horizontal lines only, and all of it in the page's text colour.
@@ -185,7 +215,7 @@ fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String>
 }
 
 fn unit_of(bytes: u64) -> (&'static str, u64) {
-    [("Gio", 1 << 30), ("Mio", 1 << 20), ("Kio", 1 << 10)]
+    [("Eio", 1 << 60), ("Pio", 1 << 50), ("Tio", 1 << 40), ("Gio", 1 << 30), ("Mio", 1 << 20), ("Kio", 1 << 10)]
         .into_iter()
         .find(|(_, size)| bytes >= *size)
         .unwrap_or(("octets", 1))
@@ -201,7 +231,7 @@ fn plain(value: f64) -> String {
 mod tests {
     use super::*;
 
-    fn phases() -> Vec<(String, [u64; 6])> {
+    fn phases() -> Vec<Bars> {
         vec![
             ("model_load".to_owned(), [0, 33_792, 33_792, 0, 2_097_152, 2_097_152]),
             ("cold_forward".to_owned(), [37_888, 34_644_992, 34_649_088, 2_097_152, 35_651_584, 35_651_584]),
@@ -232,6 +262,44 @@ mod tests {
     }
 
     #[test]
+    fn steps_go_as_high_as_their_counters_and_phases_are_marked() {
+        let events = [("a", [0, 100]), ("a", [50, 100]), ("b", [100, 100]), ("b", [0, 100])];
+        let svg = timeline_chart(&events).unwrap_or_default();
+        let lines: Vec<Vec<(f64, f64)>> =
+            svg.lines().filter(|line| line.starts_with("<polyline")).map(points).collect();
+        let [allocated, reserved] = [&lines[lines.len() - 4], &lines[lines.len() - 3]];
+        assert_eq!((allocated.len(), reserved.len()), (8, 8), "{svg}");
+        // The last two lines are the marks of both phases; the second one is where its first step begins.
+        assert_eq!((lines[lines.len() - 1][0].0, lines[lines.len() - 2][0].0), (allocated[4].0, allocated[0].0));
+        let (bottom, top, half) = (allocated[0].1, reserved[0].1, allocated[2].1);
+        assert!(bottom > half && half > top && ((bottom - half) - (half - top)).abs() <= 1.0, "{svg}");
+        assert!(allocated.chunks(2).all(|step| step[0].1 == step[1].1) && allocated[4].1 == top);
+    }
+
+    fn points(line: &str) -> Vec<(f64, f64)> {
+        let points = line.split("points=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap_or_default();
+        let pair = |point: &str| point.split_once(',').and_then(|(x, y)| Some((x.parse().ok()?, y.parse().ok()?)));
+        points.split_whitespace().filter_map(pair).collect()
+    }
+
+    #[test]
+    fn a_timeline_may_be_short_long_or_absurd() {
+        assert_eq!([timeline_chart(&[]), timeline_chart(&[("a", [0, 0])])], [None, None]);
+        assert!(timeline_chart(&[("a", [1, 1])]).is_some());
+        let absurd = timeline_chart(&[("a", [u64::MAX, 1]), ("b", [1, u64::MAX])]).unwrap_or_default();
+        assert!(absurd.contains("mémoire (Eio)") && !absurd.contains("mémoire (Gio)"), "{absurd}");
+        let names: Vec<String> = (0..200_000).map(|event| format!("phase {event}")).collect();
+        let events: Vec<(&str, [u64; 2])> = names.iter().map(|name| (name.as_str(), [1, 2])).collect();
+        let long = timeline_chart(&events).unwrap_or_default();
+        assert!(
+            long.contains("les 1\u{202f}000 premières sur 200\u{202f}000") && long.len() < 100_000,
+            "{}",
+            long.len()
+        );
+        assert_eq!((long.contains("phase 11"), long.contains("phase 12")), (true, false));
+    }
+
+    #[test]
     fn every_time_is_a_dot_until_there_are_too_many() {
         let dots = |count: usize| times_chart(&vec![0.001; count]).map(|svg| svg.matches("<circle").count());
         assert_eq!([dots(0), dots(1), dots(1000)], [None, Some(1), Some(1000)]);
@@ -239,30 +307,6 @@ mod tests {
         assert_eq!(times_chart(&[1.7e305]), None, "its axis would have no end");
         assert!(times_chart(&[1e300]).is_some() && times_chart(&[f64::MIN_POSITIVE]).is_some());
         assert!(times_chart(&vec![0.001; 2001]).is_some_and(|svg| svg.contains("un point sur 3")));
-    }
-
-    #[test]
-    fn a_timeline_moves_in_steps_and_ends_somewhere() {
-        let moments = [("model_load", 512, 2048), ("inputs", 1024, 2048), ("cold_forward", 512, 2048)];
-        let svg = timeline_chart(&moments).unwrap_or_default();
-        let lines: Vec<&str> =
-            svg.lines().filter(|line| line.starts_with("<polyline") && line.contains("stroke-width=\"2\"")).collect();
-        assert_eq!(lines.len(), 2, "{svg}");
-        let heights = |line: &str| -> Vec<String> {
-            let points = line.split("points=\"").nth(1).unwrap_or_default().split('"').next().unwrap_or_default();
-            points.split_whitespace().filter_map(|point| Some(point.split_once(',')?.1.to_owned())).collect()
-        };
-        let [reserved, allocated] = [heights(lines[0]), heights(lines[1])];
-        assert_eq!((reserved.len(), allocated.len()), (6, 6));
-        assert!(reserved.iter().all(|height| *height == reserved[0]));
-        assert!(allocated[0] == allocated[1] && allocated[1] != allocated[2] && allocated[4] == allocated[0]);
-        for name in ["model_load", "inputs", "cold_forward"] {
-            assert!(svg.contains(name), "{name}");
-        }
-        assert_eq!(timeline_chart(&[]), None);
-        assert_eq!(timeline_chart(&[("inputs", 0, 0)]), None);
-        assert!(timeline_chart(&[("x", u64::MAX, u64::MAX)]).is_some());
-        assert_eq!(timeline_chart(&vec![("x", 1, 1); 100_000]), None, "too many to be drawn");
     }
 
     #[test]

@@ -8,6 +8,16 @@ pub fn integer(number: impl Into<u128>) -> String {
     grouped(&number.into().to_string())
 }
 
+/// A difference with its sign; `−` is U+2212, as long as `+`.
+pub fn signed(number: i128) -> String {
+    let sign = match number {
+        0 => "",
+        1.. => "+",
+        _ => "−",
+    };
+    sign.to_owned() + &integer(number.unsigned_abs())
+}
+
 /// A plain decimal with a point, every digit kept.
 pub fn decimal(text: &str) -> String {
     match text.split_once('.') {
@@ -60,6 +70,8 @@ mod tests {
         );
         assert_eq!(decimal("1234.50000"), "1\u{202f}234,50000");
         assert_eq!(decimal("456"), "456");
+        assert_eq!([0, 512, -2048].map(signed), ["0", "+512", "−2\u{202f}048"]);
+        assert_eq!(signed(i128::MIN), format!("−{}", integer(1_u128 << 127)));
     }
 
     #[test]

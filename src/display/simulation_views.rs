@@ -2,26 +2,22 @@
 
 use super::Present;
 use super::chart::timeline_chart;
-use super::figures::integer;
-use super::grid::{Cell, Grid, numbers, words};
+use super::figures::{integer, signed};
+use super::grid::Grid;
+use super::rows::{columns, groups};
 use super::view::View;
-use super::views::{MAX_ROWS, bytes, key_values, label, truncation};
-use crate::simulation::{AllocatorProfile, Breakdown, Comparison, Evidence, SimulatedRow, Simulation};
+use super::views::{MAX_ROWS, PART_NOTE, bytes, key_values, label, shape, truncation};
+use crate::simulation::{AllocatorProfile, Breakdown, Comparison, Evidence, Simulation};
 
 impl Present for Simulation {
     fn view(&self) -> View {
-        let chosen = &self.configuration;
-        let title = format!(
-            "Simulé, rien n'a été mesuré : batch {}, context {}, width {}, {}",
-            chosen.batch,
-            chosen.context,
-            chosen.width,
-            chosen.dtype.name()
-        );
-        let groups = self.phases.chunk_by(|one, other| counters(one) == counters(other) && one.phase == other.phase);
-        let count = groups.clone().count();
-        let rows = groups.take(MAX_ROWS).filter_map(|group| row(group.first()?, group.last()?));
-        let phases = rows.fold(phase_grid(), Grid::row);
+        let title = format!("Simulé, rien n'a été mesuré : {}", shape(&self.configuration));
+        let groups = groups(&self.phases);
+        let mut phases = Grid::new(&columns(&[]));
+        for group in groups.iter().take(MAX_ROWS) {
+            let [a, b, c, d, e, f] = group.counters.map(bytes);
+            phases.push([group.name().into(), a, b, c, d, e, f]);
+        }
         let view = View::new(title).note(profile_note(&self.profile));
         let view = match &self.gpu_memory {
             Some(memory) if memory.exceeded => view.note(format!(
@@ -38,50 +34,15 @@ impl Present for Simulation {
             )),
             None => view,
         };
-        let view = truncation(view.grid(phases), count)
-            .note("« Alloué » est une partie de « réservé » : on ne les additionne pas. Ci-dessous, ce qui remplit la réserve au moment où le plus est alloué.")
+        let view = truncation(view.grid(phases), groups.len())
+            .note(PART_NOTE)
+            .note("Ci-dessous, ce qui remplit la réserve au moment où le plus est alloué.")
             .grid(breakdown_grid(&self.breakdown));
-        let moments: Vec<(&str, u64, u64)> = self
-            .timeline
-            .iter()
-            .map(|point| (point.phase.as_str(), point.allocated_bytes, point.reserved_bytes))
-            .collect();
-        timeline_chart(&moments).into_iter().fold(view, View::picture).json(self)
+        let counters = self.timeline.iter().map(|point| [point.allocated_bytes, point.reserved_bytes]);
+        let events: Vec<(&str, [u64; 2])> =
+            self.timeline.iter().map(|point| point.phase.as_str()).zip(counters).collect();
+        timeline_chart(&events).into_iter().fold(view, View::picture).json(self)
     }
-}
-
-fn phase_grid() -> Grid {
-    Grid::new(&[
-        words("Phase"),
-        numbers("Alloué, avant (octets)"),
-        numbers("Alloué, à la fin (octets)"),
-        numbers("Alloué, pic (octets)"),
-        numbers("Réservé, avant (octets)"),
-        numbers("Réservé, à la fin (octets)"),
-        numbers("Réservé, pic (octets)"),
-    ])
-}
-
-fn counters(row: &SimulatedRow) -> [u64; 6] {
-    [
-        row.baseline_allocated_bytes,
-        row.end_allocated_bytes,
-        row.peak_allocated_bytes,
-        row.baseline_reserved_bytes,
-        row.end_reserved_bytes,
-        row.peak_reserved_bytes,
-    ]
-}
-
-/// Repetitions that count alike are one row.
-fn row(first: &SimulatedRow, last: &SimulatedRow) -> Option<[Cell; 7]> {
-    let name = match (first.run_index, last.run_index) {
-        (0, _) => first.phase.clone(),
-        (from, to) if from == to => format!("{}\u{a0}{from}", first.phase),
-        (from, to) => format!("{}\u{a0}{}\u{a0}à\u{a0}{}", first.phase, integer(from), integer(to)),
-    };
-    let [a, b, c, d, e, f] = counters(first).map(bytes);
-    Some([name.into(), a, b, c, d, e, f])
 }
 
 fn breakdown_grid(parts: &Breakdown) -> Grid {
@@ -115,26 +76,26 @@ fn profile_note(profile: &AllocatorProfile) -> String {
 
 impl Present for Comparison {
     fn view(&self) -> View {
-        let differing: Vec<_> =
-            self.rows.iter().filter(|row| row.differences().iter().any(|difference| *difference != 0)).collect();
-        let title = match (self.identical, differing.len()) {
-            (true, _) => format!(
-                "Mesure et simulation : les six compteurs des {} lignes sont égaux, à l'octet près",
-                self.rows.len()
-            ),
+        let differs = |differences: [i128; 6]| differences.iter().any(|difference| *difference != 0);
+        let differing = self.rows.iter().filter(|row| differs(row.differences())).count();
+        let rows = integer(self.rows.len() as u64);
+        let title = match (self.identical, differing) {
+            (true, 0) => {
+                format!("Mesure et simulation : les six compteurs des {rows} lignes sont égaux, à l'octet près")
+            }
             (false, 0) => "Mesure et simulation n'ont pas le même nombre de lignes".to_owned(),
-            (false, count) => format!("Mesure et simulation : {count} lignes diffèrent sur {}", self.rows.len()),
+            _ => format!("Lignes où mesure et simulation diffèrent : {} sur {rows}", integer(differing as u64)),
         };
         let view = View::new(title).note(profile_note(&self.profile));
-        if differing.is_empty() {
+        if differing == 0 {
             return view.json(self);
         }
-        let grid = differing.iter().take(MAX_ROWS).fold(phase_grid(), |grid, row| {
-            let name = format!("{}\u{a0}{}", row.phase, integer(row.run_index));
-            let [baseline, baseline_reserved, end, end_reserved, peak, peak_reserved] =
-                row.differences().map(|difference| Cell::from(format!("{difference:+}")));
-            grid.row([name.into(), baseline, end, peak, baseline_reserved, end_reserved, peak_reserved])
-        });
-        truncation(view.grid(grid), differing.len()).note("Chaque cellule : mesuré moins simulé, en octets.").json(self)
+        let groups: Vec<_> = groups(&self.rows).into_iter().filter(|group| differs(group.counters)).collect();
+        let mut grid = Grid::new(&columns(&[]));
+        for group in groups.iter().take(MAX_ROWS) {
+            let [a, b, c, d, e, f] = group.counters.map(|difference| signed(difference).into());
+            grid.push([group.name().into(), a, b, c, d, e, f]);
+        }
+        truncation(view.grid(grid), groups.len()).note("Chaque cellule : mesuré moins simulé, en octets.").json(self)
     }
 }

@@ -4,17 +4,20 @@ use super::Present;
 use super::chart::{memory_chart, times_chart};
 use super::figures::{decimal, integer, milliseconds, rounded_gib};
 use super::grid::{Cell, Grid, numbers, words};
+use super::rows::{bars, columns, groups};
 use super::view::View;
 use crate::environment::EnvironmentReport;
 use crate::estimate::Estimate;
 use crate::export::Saved;
-use crate::measure::{Measurement, PhaseRow};
+use crate::measure::{MeasureConfig, Measurement, PhaseRow};
 use crate::protocol::Bfloat16Support;
 
 /// Longer tables end with a note; the JSON has everything.
 pub(super) const MAX_ROWS: usize = 60;
 
 const GIB_NOTE: &str = "Sous les octets, les mêmes en Gio (2^30 octets), arrondis à six décimales. Le graphique compte en Mio (2^20 octets ; 1 Gio = 1 024 Mio) ou dans l'unité qu'il indique.";
+
+pub(super) const PART_NOTE: &str = "« Alloué » est une partie de « réservé » : on ne les additionne pas.";
 
 pub(super) fn key_values() -> Grid {
     Grid::new(&[words("Grandeur"), numbers("Valeur"), words("Unité")])
@@ -114,100 +117,51 @@ impl Present for EnvironmentReport {
     }
 }
 
-/// Rows in a row that say the same, so that two hundred thousand repetitions stay readable.
-struct Group<'a> {
-    first: &'a PhaseRow,
-    last: &'a PhaseRow,
-    seconds: Vec<f64>,
-}
-
-impl Group<'_> {
-    fn name(&self) -> String {
-        match (self.first.run_index, self.last.run_index) {
-            (0, _) => self.first.phase.clone(),
-            (first, last) if first == last => format!("{}\u{a0}{first}", self.first.phase),
-            (first, last) => format!("{}\u{a0}{}\u{a0}à\u{a0}{}", self.first.phase, integer(first), integer(last)),
-        }
-    }
-
-    /// The median, and the extremes where there are several.
-    fn time(&self) -> Cell {
-        let mut sorted = self.seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
-            return "".into();
-        };
-        let middle = sorted.len() / 2;
-        let median =
-            if sorted.len().is_multiple_of(2) { sorted[middle - 1].midpoint(sorted[middle]) } else { sorted[middle] };
-        match sorted.len() {
-            1 => milliseconds(median).into(),
-            _ => Cell::with(milliseconds(median), format!("{} à {}", milliseconds(*min), milliseconds(*max))),
-        }
+/// The median, and the extremes where there are several.
+fn time(rows: &[PhaseRow]) -> Cell {
+    let mut sorted: Vec<f64> = rows.iter().map(|row| row.elapsed_seconds).collect();
+    sorted.sort_by(f64::total_cmp);
+    let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
+        return "".into();
+    };
+    let middle = sorted.len() / 2;
+    let median =
+        if sorted.len().is_multiple_of(2) { sorted[middle - 1].midpoint(sorted[middle]) } else { sorted[middle] };
+    match sorted.len() {
+        1 => milliseconds(median).into(),
+        _ => Cell::with(milliseconds(median), format!("{} à {}", milliseconds(*min), milliseconds(*max))),
     }
 }
 
-fn counters(row: &PhaseRow) -> [u64; 6] {
-    [
-        row.baseline_allocated_bytes,
-        row.end_allocated_bytes,
-        row.peak_allocated_bytes,
-        row.baseline_reserved_bytes,
-        row.end_reserved_bytes,
-        row.peak_reserved_bytes,
-    ]
-}
-
-fn groups(rows: &[PhaseRow]) -> Vec<Group<'_>> {
-    let mut groups: Vec<Group<'_>> = Vec::new();
-    for row in rows {
-        match groups.last_mut() {
-            Some(group) if group.first.phase == row.phase && counters(group.first) == counters(row) => {
-                group.last = row;
-                group.seconds.push(row.elapsed_seconds);
-            }
-            _ => groups.push(Group { first: row, last: row, seconds: vec![row.elapsed_seconds] }),
-        }
-    }
-    groups
+/// The dimensions and the number type, as the titles name them.
+pub(super) fn shape(config: &MeasureConfig) -> String {
+    let MeasureConfig { batch, context, width, dtype, .. } = config;
+    format!("batch {batch}, context {context}, width {width}, {}", dtype.name())
 }
 
 impl Present for Measurement {
     fn view(&self) -> View {
         let groups = groups(&self.phases);
-        let mut grid = Grid::new(&[
-            words("Phase"),
-            numbers("Temps (ms)"),
-            numbers("Alloué, avant (octets)"),
-            numbers("Alloué, à la fin (octets)"),
-            numbers("Alloué, pic (octets)"),
-            numbers("Réservé, avant (octets)"),
-            numbers("Réservé, à la fin (octets)"),
-            numbers("Réservé, pic (octets)"),
-        ]);
+        let mut grid = Grid::new(&columns(&[numbers("Temps (ms)")]));
         for group in groups.iter().take(MAX_ROWS) {
-            let [a, b, c, d, e, f] = counters(group.first).map(bytes);
-            grid.push([group.name().into(), group.time(), a, b, c, d, e, f]);
+            let [a, b, c, d, e, f] = group.counters.map(bytes);
+            grid.push([group.name().into(), time(&self.phases[group.places.clone()]), a, b, c, d, e, f]);
         }
         let chosen = &self.configuration.chosen;
         let device = self.environment.selected_device_name.as_deref().unwrap_or(&chosen.device);
-        let title = format!(
-            "Mesuré sur {device} : batch {}, context {}, width {}, {}",
-            chosen.batch,
-            chosen.context,
-            chosen.width,
-            chosen.dtype.name()
-        );
-        let bars: Vec<(String, [u64; 6])> =
-            groups.iter().take(8).map(|group| (group.name(), counters(group.first))).collect();
+        let title = format!("Mesuré sur {device} : {}", shape(chosen));
         let times: Vec<f64> =
             self.phases.iter().filter(|row| row.run_index > 0).map(|row| row.elapsed_seconds).collect();
         let view = View::new(title)
             .grid(grid)
             .note(format!("{GIB_NOTE} Quand plusieurs passages ont les mêmes compteurs, le temps est leur médiane ; dessous, le plus court et le plus long."))
-            .note("« Alloué » est une partie de « réservé » : on ne les additionne pas.");
+            .note(PART_NOTE);
         let view = truncation(warning(view, &self.environment), groups.len());
-        [memory_chart(&bars), times_chart(&times)].into_iter().flatten().fold(view, View::picture).json(self)
+        let view = match self.simulation {
+            Some(_) => view.note("Sa simulation est dans le JSON, sous la clé simulation : elle n'a pas été mesurée."),
+            None => view,
+        };
+        [memory_chart(&bars(&groups)), times_chart(&times)].into_iter().flatten().fold(view, View::picture).json(self)
     }
 }
 
