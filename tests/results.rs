@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use common::StandIn;
 use iteragpu_lab::results::{COLUMNS, Spread, read_measurement, run_id};
+use iteragpu_lab::simulation::simulation_of;
 use iteragpu_lab::{LabError, Measurement, Summary, accepted_units, append, summarize};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -153,6 +154,28 @@ fn the_identifier_is_fnv_1a_of_the_json_text() -> Outcome {
     }
     assert_eq!(run_id(measurement), format!("{}-{hash:016x}", measurement.measured_at_utc));
     assert_ne!(run_id(measurement), run_id(&measurement_of_second(1)?));
+    Ok(())
+}
+
+#[test]
+fn a_simulation_beside_it_makes_no_other_measurement() -> Outcome {
+    let measured = measurements()?.swap_remove(0);
+    let simulated = Measurement { simulation: Some(simulation_of(&measured)?), ..measured.clone() };
+    let folder = tempfile::tempdir()?;
+    let results = folder.path().join("r.csv");
+    append(&measured, &results)?;
+    assert!(matches!(append(&simulated, &results), Err(LabError::RunAlreadyRecorded { .. })));
+    Ok(())
+}
+
+/// Were it read to its end first, it would take all memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_device_without_an_end_is_no_measurement() -> Outcome {
+    let refused = read_measurement(Path::new("/dev/zero"));
+    assert!(matches!(refused, Err(LabError::NotAMeasurement { .. })), "{refused:?}");
+    let folder = tempfile::tempdir()?;
+    assert!(matches!(read_measurement(folder.path()), Err(LabError::Unreadable { .. })));
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt;
 use std::fs::{self, File, Metadata};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use chrono::DateTime;
@@ -78,14 +78,15 @@ impl fmt::Display for Appended {
     }
 }
 
-/// Identifies a measurement: its time, and 64 bits computed from its JSON text (FNV-1a).
+/// Identifies a measurement: its time, and 64 bits computed from its JSON text (FNV-1a), without the
+/// simulation: that can be added or left out, and what was measured stays the same.
 ///
 /// An identifier, not a protection: it tells apart runs that end in the same microsecond on two
 /// machines, and anybody can make up another run with the same one.
 pub fn run_id(measurement: &Measurement) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;
-    let text = measurement.to_string();
+    let text = Measurement { simulation: None, ..measurement.clone() }.to_string();
     let hash = text.bytes().fold(OFFSET, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(PRIME));
     format!("{}-{hash:016x}", measurement.measured_at_utc)
 }
@@ -96,9 +97,14 @@ pub fn run_id(measurement: &Measurement) -> String {
 /// [`LabError::Unreadable`], or [`LabError::NotAMeasurement`] saying what the file holds instead.
 pub fn read_measurement(path: &Path) -> Result<Measurement, LabError> {
     let name = shortened(&path.to_string_lossy(), 120);
-    let bytes = fs::read(path).map_err(|error| LabError::unreadable(&name, error))?;
-    let measurement: Measurement = serde_json::from_slice(&bytes)
-        .map_err(|error| LabError::NotAMeasurement { found: format!("« {name} » {}", in_place_of_one(&error)) })?;
+    let file = File::open(path).map_err(|error| LabError::unreadable(&name, error))?;
+    // Read no further than it is JSON: what has no end, such as a device, would fill the memory.
+    let measurement: Measurement = serde_json::from_reader(BufReader::new(file)).map_err(|error| {
+        if error.is_io() {
+            return LabError::unreadable(&name, error.into());
+        }
+        LabError::NotAMeasurement { found: format!("« {name} » {}", in_place_of_one(&error)) }
+    })?;
     check(&measurement)?;
     Ok(measurement)
 }
