@@ -269,7 +269,7 @@ impl LabError {
             ),
             Self::NotAMeasurement { found } => Explanation::of_file(
                 format!("Mesure refusée : {found}"),
-                "Rien n'a été ajouté ni comparé.",
+                "Elle n'a pas été utilisée.",
                 "Attendu : une mesure complète, telle que l'écrit « mesure-memoire measure --output ».",
             ),
             Self::RunAlreadyRecorded { path, run_id, line } => Explanation::of_file(
@@ -280,7 +280,7 @@ impl LabError {
             Self::NotModelled { what } => Explanation::of_file(
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
-                "Mesurez de nouveau sans ces réglages : la simulation suit PyTorch 2.11 à ses réglages par défaut.",
+                "Elle suit PyTorch 2.11 à ses réglages par défaut, jusqu'à un million de répétitions et moins de 2^64 octets ; mesurez de nouveau dans ces limites.",
             ),
             Self::NothingToCompare { reason } => Explanation::of_file(
                 reason.trim_end_matches('.'),

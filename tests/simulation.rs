@@ -3,7 +3,7 @@
 use std::fs;
 
 use iteragpu_lab::simulation::{AllocatorProfile, BlockId, CachingAllocator, compare_with_simulation, simulate};
-use iteragpu_lab::{Dtype, MeasureConfig, Measurement};
+use iteragpu_lab::{Dtype, LabError, MeasureConfig, Measurement};
 use proptest::prelude::*;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -51,6 +51,36 @@ fn other_settings_are_not_modelled() -> Outcome {
     settings.set_outside = vec!["\u{1b}[31m\n\u{202e}".repeat(1000)];
     let refused = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|text| text.chars().count() < 600 && !text.contains(['\n', '\u{1b}', '\u{202e}'])));
+    Ok(())
+}
+
+/// A file may hold anything under a setting's name.
+#[test]
+fn settings_from_a_file_are_named_in_one_short_line() -> Outcome {
+    let hostile = "x\n\u{1b}[31mEVCXR_BEGIN_CONTENT text/html\u{202e}".to_owned() + &"A".repeat(1 << 20);
+    let mut measurement = measurements()?.swap_remove(1);
+    let settings = measurement.environment.runtime_settings.as_mut().ok_or("no settings")?;
+    settings.allocator_backend = hostile;
+    let said = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
+    let said = said.err().ok_or("accepted")?;
+    assert!(said.contains("allocator_backend=x"), "{said}");
+    assert!(said.chars().count() < 1000 && !said.contains("EVCXR_"), "{said}");
+    assert!(!said.contains(['\n', '\u{1b}', '\u{202e}']), "{said}");
+    Ok(())
+}
+
+#[test]
+fn figures_of_a_file_that_cannot_be_simulated_are_no_wrong_arguments() -> Outcome {
+    let measurement = measurements()?.swap_remove(1);
+    let mut repeated = measurement.clone();
+    repeated.configuration.chosen.repeats = 1_000_001;
+    let mut huge = measurement;
+    let settings = huge.environment.runtime_settings.as_mut().ok_or("no settings")?;
+    (settings.cublas_workspace_bytes, settings.cublaslt_workspace_bytes) = (Some(u64::MAX), Some(u64::MAX));
+    for (measurement, expected) in [(repeated, "1000001"), (huge, "2^64")] {
+        let refused = compare_with_simulation(&measurement);
+        assert!(matches!(&refused, Err(LabError::NotModelled { what }) if what.contains(expected)), "{refused:?}");
+    }
     Ok(())
 }
 

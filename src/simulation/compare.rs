@@ -9,6 +9,9 @@ use crate::error::{LabError, shortened};
 use crate::json;
 use crate::measure::{Measurement, PhaseRow};
 
+/// Characters of a message that name settings: every setting there is, with an ordinary value.
+const MAX_SETTINGS: usize = 600;
+
 /// Differences between what was measured and what is simulated. `Display` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Comparison {
@@ -47,16 +50,19 @@ pub struct RowComparison {
 ///
 /// # Errors
 /// [`LabError::NotModelled`] when the measurement was made under other settings than the
-/// defaults of PyTorch, otherwise as [`simulate`].
+/// defaults of PyTorch, or when [`simulate`] refuses its figures.
 pub fn simulation_of(measurement: &Measurement) -> Result<Simulation, LabError> {
     if let Some(settings) = &measurement.environment.runtime_settings {
         let different = settings.different_from_default();
         if !different.is_empty() {
-            let what = shortened(&format!("réglages de PyTorch {}", different.join(", ")), 300);
-            return Err(LabError::NotModelled { what });
+            // As it stands in a file: it may be of any length, and hold anything.
+            let named = shortened(&different.join(", "), MAX_SETTINGS);
+            return Err(LabError::NotModelled { what: format!("réglages de PyTorch {named}") });
         }
     }
+    // The figures are the file's: no option of a command line is to be corrected.
     simulate(&measurement.configuration.chosen, &AllocatorProfile::of_measurement(measurement))
+        .map_err(|error| LabError::NotModelled { what: error.to_string().trim_end_matches('.').to_owned() })
 }
 
 /// Simulates the configuration of a measurement and compares every counter.
