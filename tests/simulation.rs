@@ -45,12 +45,6 @@ fn other_settings_are_not_modelled() -> Outcome {
     settings.expandable_segments = true;
     let refused = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|text| text.contains("expandable_segments=true")));
-
-    // Names from a file steer no terminal, and stay on one line.
-    let settings = measurement.environment.runtime_settings.as_mut().ok_or("no settings")?;
-    settings.set_outside = vec!["\u{1b}[31m\n\u{202e}".repeat(1000)];
-    let refused = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
-    assert!(refused.is_err_and(|text| text.chars().count() < 600 && !text.contains(['\n', '\u{1b}', '\u{202e}'])));
     Ok(())
 }
 
@@ -60,6 +54,7 @@ fn settings_from_a_file_are_named_in_one_short_line() -> Outcome {
     let hostile = "x\n\u{1b}[31mEVCXR_BEGIN_CONTENT text/html\u{202e}".to_owned() + &"A".repeat(1 << 20);
     let mut measurement = measurements()?.swap_remove(1);
     let settings = measurement.environment.runtime_settings.as_mut().ok_or("no settings")?;
+    settings.set_outside = vec![hostile.clone()];
     settings.allocator_backend = hostile;
     let said = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
     let said = said.err().ok_or("accepted")?;
