@@ -13,8 +13,9 @@
 //! 6. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
 //! 7. [`export`]: a new file or nothing;
 //! 8. [`pricing`]: a price list to the price of a fixed term;
-//! 9. [`results`]: rows from measurements, their summary, accepted units;
-//! 10. [`display`]: what a notebook shows, as HTML and as text; [`error`]: what can go wrong.
+//! 9. `explore`: many points, one dimension at a time;
+//! 10. [`results`]: rows from measurements, their summary, accepted units;
+//! 11. [`display`]: what a notebook shows, as HTML and as text; [`error`]: what can go wrong.
 //!
 //! Calculated, simulated and measured numbers are never mixed: each carries its `kind` and its scope.
 //!
@@ -40,6 +41,8 @@ pub mod display;
 pub mod environment;
 pub mod error;
 pub mod estimate;
+#[cfg(feature = "explore")]
+pub mod explore;
 pub mod export;
 mod json;
 pub mod measure;

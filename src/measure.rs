@@ -18,7 +18,7 @@ use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
 /// What is measured: `Linear(width, width) -> GELU -> Linear(width, width)` on inputs of shape
 /// `[batch, context, width]`. The defaults are the original's.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MeasureConfig {
     /// The one chosen GPU: `cuda:0`, `cuda:1`, …
     pub device: String,
@@ -37,6 +37,9 @@ pub struct MeasureConfig {
     /// Seed of weights and inputs, from 0 to 2^63 - 1.
     pub seed: u64,
 }
+
+/// Most passes for the device's own time: each is an observation in the result.
+pub const MAX_DEVICE_PASSES: u64 = 10_000;
 
 impl Default for MeasureConfig {
     fn default() -> Self {
@@ -190,6 +193,37 @@ pub struct Digests {
     pub output: String,
 }
 
+/// The device's own time of a forward pass, by events that the device itself records. It is no part of
+/// the phases: its passes run after them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceTime {
+    /// Number of passes, each observed once.
+    pub passes: u64,
+    /// What the times cover, in French.
+    pub scope: String,
+    /// From an event before a pass to one after it, each pass launched when the one before has ended.
+    pub forward: DeviceSeconds,
+    /// From one replay of the captured pass to the next, all launched ahead: the floor, without a wait
+    /// for the host. `null` where the pass could not be captured.
+    pub graph_replay: Option<DeviceSeconds>,
+    /// Why `graph_replay` is absent, in French.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub graph_replay_note: Option<String>,
+}
+
+/// Observations on the device's clock, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceSeconds {
+    /// Every observation, in the order of the passes.
+    pub device_seconds: Vec<f64>,
+    /// The shortest.
+    pub min_device_seconds: f64,
+    /// The median; the mean of both in the middle when their number is even.
+    pub median_device_seconds: f64,
+    /// The longest.
+    pub max_device_seconds: f64,
+}
+
 /// One measured trial. `Display` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
@@ -216,6 +250,9 @@ pub struct Measurement {
     /// Digests of the tensors, when asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digests_sha256: Option<Digests>,
+    /// The device's own time of a pass, when asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device_time: Option<DeviceTime>,
     /// What was simulated for the same configuration, when asked for; it is no part of what was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulation: Option<Simulation>,
@@ -348,7 +385,7 @@ fn measure_by(
         schema_version: 1,
         artifact: "iteragpu-lab-v1".to_owned(),
         kind: "allocator_measurement".to_owned(),
-        measured_at_utc: Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false),
+        measured_at_utc: now(),
         environment,
         configuration: RecordedConfiguration {
             chosen: config.clone(),
@@ -361,8 +398,14 @@ fn measure_by(
         interpretation: INTERPRETATION.to_owned(),
         phases,
         digests_sha256,
+        device_time: None,
         simulation: None,
     })
+}
+
+/// UTC, RFC 3339 with microseconds.
+pub(crate) fn now() -> String {
+    Utc::now().to_rfc3339_opts(SecondsFormat::Micros, false)
 }
 
 /// The phases in the order in which they run; the last one once for each repetition.

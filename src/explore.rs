@@ -1,0 +1,11 @@
+//! Explorations: one dimension at a time around a base configuration, each point in fresh
+//! processes, several times over in a drawn order, and nothing lost when it is interrupted.
+//!
+//! 1. [`plan`]: what varies, the points, the order of the runs;
+//! 2. [`record`]: the lines of an exploration's file: its plan, then one line a run.
+
+pub mod plan;
+pub mod record;
+
+pub use plan::{Dimension, Plan, PlanOptions, PlannedRun, Value, Variation};
+pub use record::{PlanRecord, RunRecord};

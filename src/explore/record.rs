@@ -1,0 +1,158 @@
+//! The lines of an exploration's file, one JSON object each: its plan, then one line a run. A merged
+//! file holds several plans, each before its runs.
+
+use std::io::{BufRead, Read};
+
+use serde::{Deserialize, Serialize};
+
+use super::plan::{Plan, PlannedRun};
+use crate::environment::EnvironmentReport;
+use crate::measure::{MeasureConfig, Measurement, is_complete};
+
+/// A longer line is no line of ours: 64 MiB, some 100,000 repetitions.
+const LONGEST_LINE: u64 = 64 << 20;
+
+const PLAN: &str = "exploration_plan";
+const RUN: &str = "exploration_run";
+
+/// The first line of an exploration.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanRecord {
+    /// 1.
+    pub schema_version: u32,
+    /// `iteragpu-lab-v1`.
+    pub artifact: String,
+    /// Always `exploration_plan`.
+    pub kind: String,
+    /// 16 hexadecimal digits drawn when the exploration began: its runs carry them, too.
+    pub exploration_id: String,
+    /// Start, UTC, RFC 3339 with microseconds.
+    pub started_at_utc: String,
+    /// The environment that every run is measured in.
+    pub environment: EnvironmentReport,
+    /// Points and order.
+    pub plan: Plan,
+}
+
+/// One run: a measurement in a fresh process, or the reason why it failed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RunRecord {
+    /// Always `exploration_run`.
+    pub kind: String,
+    /// Of its exploration.
+    pub exploration_id: String,
+    /// Place in the plan's `runs`, from 1 on.
+    pub run_index: u64,
+    /// Number of the trial, from 1 on.
+    pub trial: u64,
+    /// What was to be measured.
+    pub configuration: MeasureConfig,
+    /// End, UTC, RFC 3339 with microseconds.
+    pub ended_at_utc: String,
+    /// `null` when the run failed.
+    pub measurement: Option<Measurement>,
+    /// Why it failed, in French; absent when it did not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// One line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// An exploration begins.
+    Plan(Box<PlanRecord>),
+    /// One of its runs has ended.
+    Run(Box<RunRecord>),
+}
+
+impl PlanRecord {
+    /// A new exploration, which begins now.
+    pub(crate) fn new(plan: Plan, environment: EnvironmentReport) -> Self {
+        Self {
+            schema_version: 1,
+            artifact: "iteragpu-lab-v1".to_owned(),
+            kind: PLAN.to_owned(),
+            exploration_id: format!("{:016x}", fastrand::u64(..)),
+            started_at_utc: crate::measure::now(),
+            environment,
+            plan,
+        }
+    }
+
+    /// The run at `run_index`, from 1 on.
+    pub(crate) fn planned(&self, run_index: u64) -> Option<(PlannedRun, &MeasureConfig)> {
+        let run = *self.plan.runs.get(usize::try_from(run_index.checked_sub(1)?).ok()?)?;
+        Some((run, self.plan.points.get(run.point)?))
+    }
+
+    /// Whether `run` is one of this exploration's, as planned.
+    pub(crate) fn holds(&self, run: &RunRecord) -> bool {
+        let planned = self.planned(run.run_index);
+        run.exploration_id == self.exploration_id
+            && planned.is_some_and(|(planned, point)| planned.trial == run.trial && *point == run.configuration)
+    }
+}
+
+impl RunRecord {
+    /// The run at `run_index` of `exploration`, which ended now; none where none is planned.
+    pub(crate) fn new(exploration: &PlanRecord, run_index: u64, outcome: Result<Measurement, String>) -> Option<Self> {
+        let (run, configuration) = exploration.planned(run_index)?;
+        Some(Self {
+            kind: RUN.to_owned(),
+            exploration_id: exploration.exploration_id.clone(),
+            run_index,
+            trial: run.trial,
+            configuration: configuration.clone(),
+            ended_at_utc: crate::measure::now(),
+            reason: outcome.as_ref().err().cloned(),
+            measurement: outcome.ok(),
+        })
+    }
+
+    /// A complete measurement of its configuration, or else a reason.
+    fn is_consistent(&self) -> bool {
+        match (&self.measurement, &self.reason) {
+            (Some(measurement), None) => {
+                measurement.configuration.chosen == self.configuration
+                    && is_complete(&self.configuration, &measurement.phases)
+                    && measurement.phases.iter().all(crate::measure::PhaseRow::is_consistent)
+            }
+            (None, Some(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+impl Record {
+    /// Reads one line, or says in French what is wrong with it.
+    pub(crate) fn of(line: &[u8]) -> Result<Self, &'static str> {
+        #[derive(Deserialize)]
+        struct Kind {
+            kind: String,
+        }
+        const NOT_JSON: &str = "n'est pas une ligne d'exploration";
+        const INCOMPLETE: &str = "n'a pas toutes les clés attendues";
+        let Kind { kind } = serde_json::from_slice(line).map_err(|_| NOT_JSON)?;
+        match kind.as_str() {
+            PLAN => {
+                let plan: PlanRecord = serde_json::from_slice(line).map_err(|_| INCOMPLETE)?;
+                let origin = (plan.schema_version, plan.artifact.as_str());
+                let is_ours = origin == (1, "iteragpu-lab-v1") && plan.plan.is_consistent();
+                if is_ours { Ok(Self::Plan(Box::new(plan))) } else { Err("contient un plan incohérent") }
+            }
+            RUN => {
+                let run: RunRecord = serde_json::from_slice(line).map_err(|_| INCOMPLETE)?;
+                if run.is_consistent() { Ok(Self::Run(Box::new(run))) } else { Err("contient une mesure incohérente") }
+            }
+            _ => Err(NOT_JSON),
+        }
+    }
+}
+
+/// The next line with its newline; the start of one that is too long; the rest without a newline when
+/// its writer was interrupted. None at the end.
+pub(crate) fn next_line(input: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+    let mut line = Vec::new();
+    let read = input.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    Ok((read > 0).then_some(line))
+}
