@@ -4,6 +4,7 @@
 use rust_decimal::Decimal;
 
 use crate::error::LabError;
+use crate::measure::MAX_DEVICE_PASSES;
 
 /// A whole number from 1 to 18446744073709551615, written with digits only.
 ///
@@ -28,6 +29,17 @@ pub fn parse_seed(name: &str, text: &str) -> Result<u64, LabError> {
 
 /// Largest accepted seed, 2^63 - 1.
 pub const MAX_SEED: u64 = (1 << 63) - 1;
+
+/// A number of passes for the device's own time, from 1 to [`MAX_DEVICE_PASSES`].
+///
+/// # Errors
+/// [`LabError::InvalidArgument`] naming `name`, for anything else.
+pub fn parse_device_passes(name: &str, text: &str) -> Result<u64, LabError> {
+    let passes = digits(text).and_then(|digits| digits.parse().ok());
+    passes
+        .filter(|passes| (1..=MAX_DEVICE_PASSES).contains(passes))
+        .ok_or_else(|| LabError::invalid(name, text, format!("un entier de 1 à {MAX_DEVICE_PASSES}")))
+}
 
 /// A storage width in bits: 4, 8, 16 or 32.
 ///

@@ -1,5 +1,6 @@
 //! Configuration, phase rows and [`Measurement`]; every trial runs in a fresh worker process.
 
+mod device_time;
 mod progress;
 
 use std::fmt;
@@ -15,6 +16,9 @@ use crate::json;
 use crate::protocol::Request;
 use crate::simulation::Simulation;
 use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
+
+pub(crate) use device_time::check_device_passes;
+pub use device_time::{DeviceSeconds, DeviceTime, MAX_DEVICE_PASSES};
 
 /// What is measured: `Linear(width, width) -> GELU -> Linear(width, width)` on inputs of shape
 /// `[batch, context, width]`. The defaults are the original's.
@@ -37,9 +41,6 @@ pub struct MeasureConfig {
     /// Seed of weights and inputs, from 0 to 2^63 - 1.
     pub seed: u64,
 }
-
-/// Most passes for the device's own time: each is an observation in the result.
-pub const MAX_DEVICE_PASSES: u64 = 10_000;
 
 impl Default for MeasureConfig {
     fn default() -> Self {
@@ -169,6 +170,15 @@ pub struct PhaseRow {
     pub iterations: Option<u64>,
 }
 
+/// What a measurement adds to its phases, after them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Extras {
+    /// Whether to digest weights, inputs and the last output.
+    pub digest: bool,
+    /// Passes for the device's own time, from 1 to [`MAX_DEVICE_PASSES`]; none leaves it out.
+    pub device_passes: Option<u64>,
+}
+
 /// The model that ran.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SyntheticModel {
@@ -191,37 +201,6 @@ pub struct Digests {
     pub inputs: String,
     /// Output of the last warm forward.
     pub output: String,
-}
-
-/// The device's own time of a forward pass, by events that the device itself records. It is no part of
-/// the phases: its passes run after them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeviceTime {
-    /// Number of passes, each observed once.
-    pub passes: u64,
-    /// What the times cover, in French.
-    pub scope: String,
-    /// From an event before a pass to one after it, each pass launched when the one before has ended.
-    pub forward: DeviceSeconds,
-    /// From one replay of the captured pass to the next, all launched ahead: the floor, without a wait
-    /// for the host. `null` where the pass could not be captured.
-    pub graph_replay: Option<DeviceSeconds>,
-    /// Why `graph_replay` is absent, in French.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub graph_replay_note: Option<String>,
-}
-
-/// Observations on the device's clock, in seconds.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct DeviceSeconds {
-    /// Every observation, in the order of the passes.
-    pub device_seconds: Vec<f64>,
-    /// The shortest.
-    pub min_device_seconds: f64,
-    /// The median; the mean of both in the middle when their number is even.
-    pub median_device_seconds: f64,
-    /// The longest.
-    pub max_device_seconds: f64,
 }
 
 /// One measured trial. `Display` prints it as JSON.
@@ -299,7 +278,7 @@ const INTERPRETATION: &str = "allocated est contenu dans reserved : ne les addit
 /// ```
 pub fn measure(config: &MeasureConfig) -> Result<Measurement, LabError> {
     config.check()?;
-    measure_with(&WorkerProgram::locate()?, config, false, &mut |_| ())
+    measure_with(&WorkerProgram::locate()?, config, Extras::default(), &mut |_| ())
 }
 
 /// The same, telling in French from time to time how far it is: after two seconds, then whenever the
@@ -318,21 +297,21 @@ pub fn measure(config: &MeasureConfig) -> Result<Measurement, LabError> {
 pub fn measure_with_progress(config: &MeasureConfig, tell: impl FnMut(&str) + Send) -> Result<Measurement, LabError> {
     config.check()?;
     let worker = WorkerProgram::locate()?;
-    progress::told(config, tell, |on_phase| measure_with(&worker, config, false, on_phase))
+    progress::told(config, tell, |on_phase| measure_with(&worker, config, Extras::default(), on_phase))
 }
 
-/// The same with a chosen worker, digests of the tensors when `digest` is true, and a function
-/// that is told of each row as it arrives.
+/// The same with a chosen worker, the extras asked for, and a function that is told of each row as it
+/// arrives.
 ///
 /// # Errors
-/// As [`measure`].
+/// As [`measure`]; [`LabError::InvalidArgument`] also for extras that are not accepted.
 pub fn measure_with(
     worker: &WorkerProgram,
     config: &MeasureConfig,
-    digest: bool,
+    extras: Extras,
     on_phase: &mut dyn FnMut(&PhaseRow),
 ) -> Result<Measurement, LabError> {
-    measure_by(|request, on_row| worker.ask(request, on_row), config, digest, on_phase)
+    measure_by(|request, on_row| worker.ask(request, on_row), config, extras, on_phase)
 }
 
 /// The same from what a worker once wrote.
@@ -343,20 +322,21 @@ pub fn measure_with(
 pub fn measure_recorded(
     mut worker: Recorded<impl std::io::Read>,
     config: &MeasureConfig,
-    digest: bool,
+    extras: Extras,
     on_phase: &mut dyn FnMut(&PhaseRow),
 ) -> Result<Measurement, LabError> {
-    measure_by(|request, on_row| worker.ask(request, on_row), config, digest, on_phase)
+    measure_by(|request, on_row| worker.ask(request, on_row), config, extras, on_phase)
 }
 
 fn measure_by(
     ask: impl FnOnce(&Request, OnRow<'_>) -> Result<Answer, LabError>,
     config: &MeasureConfig,
-    digest: bool,
+    extras: Extras,
     on_phase: &mut dyn FnMut(&PhaseRow),
 ) -> Result<Measurement, LabError> {
     let device_index = config.check()?;
-    let request = Request::Measure { device_index, configuration: config.clone(), digest };
+    check_device_passes(extras.device_passes)?;
+    let request = Request::Measure { device_index, configuration: config.clone(), extras };
     let mut phases = Vec::new();
     let answer = ask(&request, &mut |row| {
         check_row(config, phases.len() as u64, &row)?;
@@ -364,7 +344,7 @@ fn measure_by(
         phases.push(row);
         Ok(())
     })?;
-    let Answer::Measured { environment, synthetic_model, digests_sha256 } = answer else {
+    let Answer::Measured { environment, synthetic_model, digests_sha256, device_time } = answer else {
         return Err(LabError::not_the_protocol("un environnement au lieu d'une mesure"));
     };
     if !is_complete(config, &phases) {
@@ -377,7 +357,8 @@ fn measure_by(
         || !environment.selected_device_available
         || synthetic_model.parameter_count != parameters
         || synthetic_model.parameter_bytes != parameters * config.dtype.bytes()
-        || digests_sha256.is_some() != digest
+        || digests_sha256.is_some() != extras.digest
+        || !device_time::answers(extras.device_passes, device_time.as_ref())
     {
         return Err(LabError::not_the_protocol("une mesure qui contredit sa demande"));
     }
@@ -398,7 +379,7 @@ fn measure_by(
         interpretation: INTERPRETATION.to_owned(),
         phases,
         digests_sha256,
-        device_time: None,
+        device_time: device_time.map(DeviceTime::of),
         simulation: None,
     })
 }

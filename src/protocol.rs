@@ -6,7 +6,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::measure::{Digests, MeasureConfig, PhaseRow, SyntheticModel};
+use crate::measure::{Digests, Extras, MeasureConfig, PhaseRow, SyntheticModel};
 use crate::settings::RuntimeSettings;
 
 /// Version that both sides must share; it is the version of the packages.
@@ -27,8 +27,8 @@ pub enum Request {
         device_index: u32,
         /// The checked configuration.
         configuration: MeasureConfig,
-        /// Whether to digest weights, inputs and the last output, outside the timed phases.
-        digest: bool,
+        /// What to add, outside the timed phases.
+        extras: Extras,
     },
 }
 
@@ -62,12 +62,26 @@ pub enum Message {
         /// Present when asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         digests_sha256: Option<Digests>,
+        /// Present when asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device_time: Option<DeviceObservations>,
     },
     /// Last line when nothing was measured.
     Failed {
         /// Why.
         failure: Failure,
     },
+}
+
+/// Times of passes on the device's clock, in seconds.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DeviceObservations {
+    /// Of passes launched one by one.
+    pub forward: Vec<f64>,
+    /// Of replays of a captured pass; absent when it could not be captured.
+    pub graph_replay: Option<Vec<f64>>,
+    /// Why it could not.
+    pub graph_failure: Option<Failure>,
 }
 
 /// What only a process with libtorch can tell.

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{LabError, shortened};
 use crate::measure::{Digests, PhaseRow, SyntheticModel};
-use crate::protocol::{Message, Request, VERSION, WorkerEnvironment};
+use crate::protocol::{DeviceObservations, Message, Request, VERSION, WorkerEnvironment};
 
 /// File name of the worker.
 pub const WORKER_NAME: &str = "iteragpu-worker";
@@ -37,7 +37,12 @@ pub(crate) type OnRow<'a> = &'a mut dyn FnMut(PhaseRow) -> Result<(), LabError>;
 #[derive(Debug)]
 pub(crate) enum Answer {
     Environment(WorkerEnvironment),
-    Measured { environment: WorkerEnvironment, synthetic_model: SyntheticModel, digests_sha256: Option<Digests> },
+    Measured {
+        environment: WorkerEnvironment,
+        synthetic_model: SyntheticModel,
+        digests_sha256: Option<Digests>,
+        device_time: Option<DeviceObservations>,
+    },
 }
 
 impl WorkerProgram {
@@ -118,8 +123,11 @@ fn listen(
             (Message::Environment { environment }, Request::Environment { .. }) => {
                 return Ok(Answer::Environment(environment));
             }
-            (Message::Measured { environment, synthetic_model, digests_sha256 }, Request::Measure { .. }) => {
-                return Ok(Answer::Measured { environment, synthetic_model, digests_sha256 });
+            (
+                Message::Measured { environment, synthetic_model, digests_sha256, device_time },
+                Request::Measure { .. },
+            ) => {
+                return Ok(Answer::Measured { environment, synthetic_model, digests_sha256, device_time });
             }
             (Message::Failed { failure }, _) => return Err(LabError::Unavailable(failure)),
             _ => return Err(LabError::not_the_protocol("un message qui n'a pas sa place ici")),
@@ -419,7 +427,7 @@ fn signal_hint(signal: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::MeasureConfig;
+    use crate::measure::{Extras, MeasureConfig};
 
     /// Messages at hand, and how long each would have been waited for.
     struct Timed {
@@ -438,7 +446,8 @@ mod tests {
     fn a_measurement_that_has_begun_takes_its_time() {
         let messages = vec![Message::Hello { worker_version: VERSION.to_owned() }, Message::Ready];
         let mut timed = Timed { messages: messages.into_iter(), waits: Vec::new() };
-        let request = Request::Measure { device_index: 0, configuration: MeasureConfig::default(), digest: false };
+        let request =
+            Request::Measure { device_index: 0, configuration: MeasureConfig::default(), extras: Extras::default() };
         let given = Duration::from_secs(7);
         let ended = listen(&request, &mut timed, given, &mut |_| Ok(()));
         assert!(matches!(ended, Err(LabError::WorkerMissing)), "{ended:?}");

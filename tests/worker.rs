@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use common::StandIn;
 use iteragpu_lab::environment::environment_report_with;
-use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::protocol::{Bfloat16Support, Failure, VERSION};
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{LabError, MeasureConfig, Measurement};
@@ -22,7 +22,7 @@ fn config() -> MeasureConfig {
 fn measure_as(behaviour: &str) -> std::io::Result<Result<Measurement, LabError>> {
     let stand_in = StandIn::new(behaviour)?;
     let worker = WorkerProgram::at(stand_in.program()).with_patience(Duration::from_secs(2));
-    Ok(measure_with(&worker, &config(), false, &mut |_| ()))
+    Ok(measure_with(&worker, &config(), Extras::default(), &mut |_| ()))
 }
 
 #[test]
@@ -43,12 +43,46 @@ fn a_good_worker_gives_a_measurement() -> Outcome {
     Ok(())
 }
 
+fn measure_with_passes(behaviour: &str, passes: u64) -> std::io::Result<Result<Measurement, LabError>> {
+    let stand_in = StandIn::new(behaviour)?;
+    let extras = Extras { device_passes: Some(passes), ..Extras::default() };
+    Ok(measure_with(&WorkerProgram::at(stand_in.program()), &config(), extras, &mut |_| ()))
+}
+
+#[test]
+fn device_time_is_every_observation_or_the_reason_why_not() -> Outcome {
+    let measurement = measure_with_passes("good", 4)??;
+    let time = measurement.device_time.as_ref().ok_or("no device time")?;
+    // 0.5, 1.5, 2.5 and 3.5 seconds.
+    assert_eq!((time.passes, time.forward.device_seconds.len()), (4, 4));
+    let replay = time.graph_replay.as_ref().ok_or("no replay")?;
+    assert_eq!((replay.min_device_seconds, replay.median_device_seconds, replay.max_device_seconds), (0.5, 2.0, 3.5));
+    let plain = measure_as("good")??;
+    assert_eq!((measurement.phases, plain.device_time), (plain.phases, None), "the phases are the same without it");
+
+    let time = measure_with_passes("no-graph", 2)??.device_time.ok_or("no device time")?;
+    let note = time.graph_replay_note.ok_or("no note")?;
+    assert!(time.graph_replay.is_none() && note.contains("la mémoire du GPU ne suffit pas"), "{note}");
+
+    for behaviour in ["few-passes", "no-device-time"] {
+        let refused = measure_with_passes(behaviour, 2)?;
+        assert!(matches!(refused, Err(LabError::NotTheProtocol { .. })), "{behaviour}: {refused:?}");
+    }
+    assert!(matches!(measure_as("few-passes")?, Err(LabError::NotTheProtocol { .. })), "nobody asked");
+    for passes in [0, 10_001] {
+        assert!(matches!(measure_with_passes("good", passes)?, Err(LabError::InvalidArgument { .. })), "{passes}");
+    }
+    Ok(())
+}
+
 #[test]
 fn rows_arrive_while_the_worker_runs() -> Outcome {
     let stand_in = StandIn::new("slow")?;
     let start = Instant::now();
     let mut arrivals = Vec::new();
-    measure_with(&WorkerProgram::at(stand_in.program()), &config(), false, &mut |_| arrivals.push(start.elapsed()))?;
+    measure_with(&WorkerProgram::at(stand_in.program()), &config(), Extras::default(), &mut |_| {
+        arrivals.push(start.elapsed())
+    })?;
     assert!(arrivals[1] - arrivals[0] > Duration::from_millis(500), "{arrivals:?}");
     Ok(())
 }
@@ -191,7 +225,7 @@ fn every_misbehaviour_has_its_own_reason() -> Outcome {
 fn a_worker_that_is_slow_to_start_is_waited_for() -> Outcome {
     let stand_in = StandIn::new("late")?;
     let patient = WorkerProgram::at(stand_in.program()).with_patience(Duration::from_secs(120));
-    assert!(measure_with(&patient, &config(), false, &mut |_| ()).is_ok());
+    assert!(measure_with(&patient, &config(), Extras::default(), &mut |_| ()).is_ok());
     Ok(())
 }
 
@@ -199,7 +233,7 @@ fn a_worker_that_is_slow_to_start_is_waited_for() -> Outcome {
 fn a_worker_that_does_not_leave_is_ended_after_its_result() -> Outcome {
     let start = Instant::now();
     let stand_in = StandIn::new("lingering")?;
-    assert!(measure_with(&WorkerProgram::at(stand_in.program()), &config(), false, &mut |_| ()).is_ok());
+    assert!(measure_with(&WorkerProgram::at(stand_in.program()), &config(), Extras::default(), &mut |_| ()).is_ok());
     assert!(start.elapsed() < Duration::from_secs(30));
     let pid = std::fs::read_to_string(stand_in.beside("pid"))?;
     let looked_for = std::process::Command::new("/bin/sh").args(["-c", "kill -0 \"$0\"", pid.trim()]).output()?;
@@ -233,7 +267,7 @@ fn a_file_that_is_no_program_is_a_reason() -> Outcome {
     let text = folder.path().join("text");
     std::fs::write(&text, "not a program")?;
     for path in [text, folder.path().join("absent"), folder.path().to_path_buf()] {
-        let refused = measure_with(&WorkerProgram::at(path), &config(), false, &mut |_| ());
+        let refused = measure_with(&WorkerProgram::at(path), &config(), Extras::default(), &mut |_| ());
         assert!(matches!(refused, Err(LabError::WorkerStart(_))));
     }
     Ok(())

@@ -6,7 +6,7 @@
 use std::io::{Cursor, Read};
 
 use iteragpu_lab::environment::environment_recorded;
-use iteragpu_lab::measure::measure_recorded;
+use iteragpu_lab::measure::{Extras, measure_recorded};
 use iteragpu_lab::protocol::Message;
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::worker::Recorded;
@@ -25,9 +25,9 @@ pub fn check(data: &[u8]) {
     // A pipe gives what has arrived, in pieces of any size.
     let step = usize::from(*choice >> 2) + 1;
     if choice & 1 == 0 {
-        let digest = choice & 2 != 0;
-        let whole = measured(Cursor::new(output), last_words, digest);
-        let pieces = measured(Pieces { rest: output, step }, last_words, digest);
+        let extras = Extras { digest: choice & 2 != 0, device_passes: (choice & 0x80 != 0).then_some(2) };
+        let whole = measured(Cursor::new(output), last_words, extras);
+        let pieces = measured(Pieces { rest: output, step }, last_words, extras);
         assert_eq!(whole, pieces);
     } else {
         let whole = environment(Cursor::new(output), last_words);
@@ -45,11 +45,11 @@ fn assert_message(line: &[u8]) {
 }
 
 /// Phases and what belongs to them, or the reason.
-fn measured(output: impl Read, last_words: &[u8], digest: bool) -> Result<String, String> {
+fn measured(output: impl Read, last_words: &[u8], extras: Extras) -> Result<String, String> {
     let config = MeasureConfig { batch: 1, context: 1, width: 1, warmup: 1, repeats: 2, ..MeasureConfig::default() };
     let mut rows: Vec<PhaseRow> = Vec::new();
     let outcome =
-        measure_recorded(Recorded::new(output, last_words), &config, digest, &mut |row| rows.push(row.clone()));
+        measure_recorded(Recorded::new(output, last_words), &config, extras, &mut |row| rows.push(row.clone()));
     let measurement = match &outcome {
         Ok(measurement) => measurement,
         Err(error) => {
@@ -60,14 +60,15 @@ fn measured(output: impl Read, last_words: &[u8], digest: bool) -> Result<String
     };
     assert_shows(&outcome);
     assert_eq!(measurement.phases, rows);
-    assert_measured(measurement, &config, digest);
+    assert_measured(measurement, &config, extras);
     Ok(format!("{rows:?} {:?} {:?}", measurement.environment, measurement.synthetic_model))
 }
 
-fn assert_measured(measurement: &Measurement, config: &MeasureConfig, digest: bool) {
+fn assert_measured(measurement: &Measurement, config: &MeasureConfig, extras: Extras) {
     assert_eq!(measurement.configuration.chosen, *config);
     assert_eq!(measurement.phases.len() as u64, 4 + config.repeats);
-    assert_eq!(measurement.digests_sha256.is_some(), digest);
+    assert_eq!(measurement.digests_sha256.is_some(), extras.digest);
+    assert_eq!(measurement.device_time.as_ref().map(|time| time.passes), extras.device_passes);
     assert_eq!(measurement.synthetic_model.parameter_count, 2 * config.width * (config.width + 1));
     assert_eq!(measurement.synthetic_model.parameter_bytes, 8 * config.width * (config.width + 1));
     let environment = &measurement.environment;

@@ -1,5 +1,5 @@
 // What tch does not offer: allocator counters, start-up errors with their numbers, the device's
-// description, matmul precision, inference mode. Every function returns 0, or 1 with words in
+// description, matmul precision, inference mode, the device's own time, CUDA graphs. Every function returns 0, or 1 with words in
 // `words`; no exception leaves this file.
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <typeinfo>
 #include <unistd.h>
@@ -16,7 +17,10 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/AllocatorConfig.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/Event.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <caffe2/core/common.h>
 
 // Of libtorch_cuda, whose header needs CUDA's own. Weak: this file is also linked with a libtorch
@@ -65,6 +69,30 @@ const char* allocator_backend() {
   const std::string type = current ? typeid(*current).name() : "";
   const auto is = [&](const char* name) { return type.find(name) != std::string::npos; };
   return is("NativeCachingAllocator") ? "native" : is("CudaMallocAsyncAllocator") ? "cudaMallocAsync" : "other";
+}
+
+c10::Device device_of(int index) {
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
+}
+
+c10::Stream current_stream(int index) {
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getStream(device_of(index));
+}
+
+// Calls an entry point of the CUDA runtime that returns its error number.
+template <typename... Arguments>
+void call_runtime(const char* name, Arguments... arguments) {
+  const auto function = runtime<int (*)(Arguments...)>(name);
+  TORCH_CHECK(function, name, " not found");
+  const int code = function(arguments...);
+  if (code != 0) {
+    const auto words = runtime<const char* (*)(int)>("cudaGetErrorString");
+    // Forgotten, so that the next operation does not report it as its own.
+    if (const auto forget = runtime<int (*)()>("cudaGetLastError")) {
+      forget();
+    }
+    TORCH_CHECK(false, name, ": ", words ? words(code) : "", " (", code, ")");
+  }
 }
 
 std::string build_option(const char* name) {
@@ -251,6 +279,73 @@ void* iteragpu_enter_inference_mode() noexcept {
 
 void iteragpu_leave_inference_mode(void* guard) noexcept {
   delete static_cast<c10::InferenceMode*>(guard);
+}
+
+// A point in the work of the device, with its time.
+int iteragpu_new_event(void** event, char* words, size_t size) {
+  return guarded(words, size, [&] { *event = new c10::Event(c10::kCUDA, c10::EventFlag::BACKEND_DEFAULT); });
+}
+
+void iteragpu_delete_event(void* event) noexcept {
+  delete static_cast<c10::Event*>(event);
+}
+
+// Puts the event behind the work that the current stream already has.
+int iteragpu_record_event(int index, void* event, char* words, size_t size) {
+  return guarded(words, size, [&] { static_cast<c10::Event*>(event)->record(current_stream(index)); });
+}
+
+// Device seconds between two events that have both been reached.
+int iteragpu_seconds_between(const void* start, const void* end, double* seconds, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    const auto milliseconds = static_cast<const c10::Event*>(start)->elapsedTime(*static_cast<const c10::Event*>(end));
+    *seconds = milliseconds / 1000;
+  });
+}
+
+// Makes another stream the current one: the default stream cannot be captured.
+int iteragpu_enter_side_stream(int index, void** guard, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    const auto stream = c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamFromGlobalPool(device_of(index));
+    *guard = new c10::StreamGuard(stream);
+  });
+}
+
+void iteragpu_leave_side_stream(void* guard) noexcept {
+  delete static_cast<c10::StreamGuard*>(guard);
+}
+
+static void* native_stream(int index) {
+  return c10::impl::VirtualGuardImpl(c10::kCUDA).getStreamNativeHandle(current_stream(index));
+}
+
+// From here on the current stream's work is noted instead of done. libtorch's own class for this needs CUDA's
+// headers. Its allocator need not know: after passes on this stream it has all that a pass asks for, and keeps
+// it as long as nothing else asks.
+int iteragpu_begin_capture(int index, char* words, size_t size) {
+  constexpr int kRelaxed = 2; // cudaStreamCaptureModeRelaxed
+  return guarded(words, size, [&] { call_runtime("cudaStreamBeginCapture", native_stream(index), kRelaxed); });
+}
+
+// The noted work, ready to be launched as a whole.
+int iteragpu_end_capture(int index, void** executable, char* words, size_t size) {
+  return guarded(words, size, [&] {
+    void* graph = nullptr;
+    call_runtime("cudaStreamEndCapture", native_stream(index), &graph);
+    const auto destroy = runtime<int (*)(void*)>("cudaGraphDestroy");
+    const auto destroyed = std::unique_ptr<void, int (*)(void*)>(graph, destroy);
+    call_runtime("cudaGraphInstantiateWithFlags", executable, graph, 0ULL);
+  });
+}
+
+int iteragpu_launch_graph(int index, void* executable, char* words, size_t size) {
+  return guarded(words, size, [&] { call_runtime("cudaGraphLaunch", executable, native_stream(index)); });
+}
+
+void iteragpu_delete_graph(void* executable) noexcept {
+  if (const auto destroy = runtime<int (*)(void*)>("cudaGraphExecDestroy")) {
+    destroy(executable);
+  }
 }
 
 // Ends the process at once: the driver frees a process's GPU memory far faster than the

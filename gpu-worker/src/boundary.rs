@@ -4,6 +4,7 @@
 
 use std::ffi::{CStr, CString, OsString, c_char, c_int, c_void};
 use std::path::PathBuf;
+use std::ptr;
 
 use iteragpu_lab::protocol::Failure;
 use iteragpu_lab::settings::RuntimeSettings;
@@ -73,6 +74,22 @@ unsafe extern "C" {
     fn iteragpu_use_highest_matmul_precision(words: *mut c_char, size: usize) -> c_int;
     fn iteragpu_enter_inference_mode() -> *mut c_void;
     fn iteragpu_leave_inference_mode(guard: *mut c_void);
+    fn iteragpu_new_event(event: *mut *mut c_void, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_delete_event(event: *mut c_void);
+    fn iteragpu_record_event(index: c_int, event: *mut c_void, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_seconds_between(
+        start: *const c_void,
+        end: *const c_void,
+        seconds: *mut f64,
+        words: *mut c_char,
+        size: usize,
+    ) -> c_int;
+    fn iteragpu_enter_side_stream(index: c_int, guard: *mut *mut c_void, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_leave_side_stream(guard: *mut c_void);
+    fn iteragpu_begin_capture(index: c_int, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_end_capture(index: c_int, executable: *mut *mut c_void, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_launch_graph(index: c_int, executable: *mut c_void, words: *mut c_char, size: usize) -> c_int;
+    fn iteragpu_delete_graph(executable: *mut c_void);
     fn iteragpu_exit(code: c_int) -> !;
 }
 
@@ -247,6 +264,94 @@ impl Drop for InferenceMode {
     fn drop(&mut self) {
         // SAFETY: the pointer came from `enter` and is deleted nowhere else.
         unsafe { iteragpu_leave_inference_mode(self.0) }
+    }
+}
+
+/// A point in the work of a device, with the device's own time.
+pub struct Event(*mut c_void);
+
+impl Event {
+    pub fn new() -> Result<Self, Failure> {
+        let mut event = ptr::null_mut();
+        // SAFETY: `event` outlives the call.
+        checked(|words, size| unsafe { iteragpu_new_event(&mut event, words, size) })?;
+        Ok(Self(event))
+    }
+
+    /// Puts the event behind the work that the current stream already has.
+    pub fn record(&mut self, index: i32) -> Result<(), Failure> {
+        // SAFETY: the pointer came from `new` and lives as long as this value.
+        checked(|words, size| unsafe { iteragpu_record_event(index, self.0, words, size) })
+    }
+
+    /// Device seconds from this event to a later one; the device has reached both.
+    pub fn seconds_until(&self, end: &Self) -> Result<f64, Failure> {
+        let mut seconds = 0.0;
+        // SAFETY: both pointers came from `new` and live as long as their values.
+        checked(|words, size| unsafe { iteragpu_seconds_between(self.0, end.0, &mut seconds, words, size) })?;
+        Ok(seconds)
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `new` and is deleted nowhere else.
+        unsafe { iteragpu_delete_event(self.0) }
+    }
+}
+
+/// Another stream as this thread's current one, until dropped.
+pub struct SideStream(*mut c_void);
+
+impl SideStream {
+    pub fn enter(index: i32) -> Result<Self, Failure> {
+        let mut guard = ptr::null_mut();
+        // SAFETY: `guard` outlives the call; the raw pointer keeps the type from being sent to another thread.
+        checked(|words, size| unsafe { iteragpu_enter_side_stream(index, &mut guard, words, size) })?;
+        Ok(Self(guard))
+    }
+}
+
+impl Drop for SideStream {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `enter` and is deleted nowhere else.
+        unsafe { iteragpu_leave_side_stream(self.0) }
+    }
+}
+
+/// Work of a stream that is launched as a whole.
+pub struct Graph {
+    index: i32,
+    executable: *mut c_void,
+}
+
+impl Graph {
+    /// Notes what `work` asks of the current stream, which must not be the default one, instead of doing it.
+    pub fn capture<T>(index: i32, work: impl FnOnce() -> Result<T, Failure>) -> Result<(Self, T), Failure> {
+        // SAFETY: the buffer given by `checked` is valid for the call.
+        checked(|words, size| unsafe { iteragpu_begin_capture(index, words, size) })?;
+        let noted = work();
+        let mut executable = ptr::null_mut();
+        // Also after a failure, so that the stream works again.
+        // SAFETY: `executable` outlives the call.
+        let ended = checked(|words, size| unsafe { iteragpu_end_capture(index, &mut executable, words, size) });
+        let graph = ended.map(|()| Self { index, executable });
+        // What went wrong inside says more than that the capture has become void.
+        let noted = noted?;
+        Ok((graph?, noted))
+    }
+
+    /// Puts the whole work behind what the current stream already has.
+    pub fn launch(&self) -> Result<(), Failure> {
+        // SAFETY: the pointer came from `capture` and lives as long as this value.
+        checked(|words, size| unsafe { iteragpu_launch_graph(self.index, self.executable, words, size) })
+    }
+}
+
+impl Drop for Graph {
+    fn drop(&mut self) {
+        // SAFETY: the pointer came from `capture` and is deleted nowhere else.
+        unsafe { iteragpu_delete_graph(self.executable) }
     }
 }
 

@@ -4,6 +4,7 @@
 //! (`early_start.c`).
 
 mod boundary;
+mod device_time;
 mod environment;
 mod failure;
 mod measure;
@@ -47,14 +48,14 @@ fn answer(request: Request, output: &mut Output) -> Result<Message, Failure> {
             }
             Ok(Message::Environment { environment })
         }
-        Request::Measure { device_index, configuration, digest } => {
+        Request::Measure { device_index, configuration, extras } => {
             let environment = environment(device_index, driver)?;
             match (&environment.failure, i32::try_from(device_index)) {
                 (Some(failure), _) => Err(failure.clone()),
                 (None, Ok(index)) => {
                     output.send(&Message::Ready);
                     output.flush();
-                    measure::measure(index, &configuration, digest, environment, output)
+                    measure::measure(index, &configuration, extras, environment, output)
                 }
                 (None, Err(error)) => Err(Failure::BadRequest { words: error.to_string() }),
             }

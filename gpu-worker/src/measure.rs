@@ -7,11 +7,12 @@
 
 use std::time::Instant;
 
-use iteragpu_lab::measure::{Digests, Dtype, MeasureConfig, PhaseRow, SyntheticModel};
+use iteragpu_lab::measure::{Digests, Dtype, Extras, MeasureConfig, PhaseRow, SyntheticModel};
 use iteragpu_lab::protocol::{Bfloat16Support, Failure, Message, WorkerEnvironment};
 use tch::{Device, Kind, Tensor};
 
 use crate::boundary::{self, InferenceMode};
+use crate::device_time;
 use crate::environment::add_workspaces;
 use crate::failure::of_tch;
 use crate::model::{self, Model};
@@ -21,7 +22,7 @@ use crate::output::Output;
 pub fn measure(
     index: i32,
     config: &MeasureConfig,
-    digest: bool,
+    extras: Extras,
     mut environment: WorkerEnvironment,
     output: &mut Output,
 ) -> Result<Message, Failure> {
@@ -51,6 +52,14 @@ pub fn measure(
         last_output = Some(recorder.record("warm_forward", run, None, || model.forward(&rows))?);
     }
 
+    let digests_sha256 = match last_output.filter(|_| extras.digest) {
+        Some(output) => Some(digests(&model, &inputs, &output)?),
+        None => None,
+    };
+    let device_time = match extras.device_passes {
+        Some(passes) => Some(device_time::observe(index, &model, &rows, passes)?),
+        None => None,
+    };
     add_workspaces(&mut environment);
     let (parameter_count, parameter_bytes) = model.size()?;
     Ok(Message::Measured {
@@ -60,10 +69,8 @@ pub fn measure(
             parameter_count,
             parameter_bytes,
         },
-        digests_sha256: match (digest, last_output) {
-            (true, Some(output)) => Some(digests(&model, &inputs, &output)?),
-            _ => None,
-        },
+        digests_sha256,
+        device_time,
     })
 }
 

@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use iteragpu_lab::environment::{EnvironmentReport, environment_report_with};
-use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::protocol::Failure;
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{LabError, MeasureConfig};
@@ -31,7 +31,7 @@ fn the_report_names_the_libtorch_that_is_loaded() -> Outcome {
 
 #[test]
 fn without_a_gpu_nothing_is_measured() -> Outcome {
-    let measured = measure_with(&WorkerProgram::at(WORKER), &MeasureConfig::default(), false, &mut |_| ());
+    let measured = measure_with(&WorkerProgram::at(WORKER), &MeasureConfig::default(), Extras::default(), &mut |_| ());
     match measured {
         Ok(measurement) => {
             // A GPU is there: then it must have been measured, never a CPU.

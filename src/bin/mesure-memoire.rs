@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-use iteragpu_lab::arguments::{parse_bits, parse_count, parse_seed};
+use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, parse_seed};
 use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
-use iteragpu_lab::measure::measure_with;
+use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
 use iteragpu_lab::worker::WorkerProgram;
@@ -112,6 +112,9 @@ pub(crate) struct MeasureOptions {
     /// Ajoute les empreintes SHA-256 des poids, des entrées et de la sortie
     #[arg(long)]
     pub(crate) digest: bool,
+    /// Ajoute le temps d'un passage à l'horloge du GPU, observé ce nombre de fois après les phases, de 1 à 10000
+    #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
+    pub(crate) device_time: Option<String>,
     /// Ajoute la simulation de la même configuration, sous sa propre clé
     #[arg(long)]
     pub(crate) simulate: bool,
@@ -198,6 +201,7 @@ fn environment(options: &EnvironmentOptions) -> Result<EnvironmentReport, LabErr
 fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
     let config = configuration(&options.configuration)?;
     config.check()?;
+    let extras = extras(options)?;
     let file = match options.output.as_ref().map(NewFile::check).transpose() {
         Ok(file) => file,
         Err(refused) => {
@@ -206,7 +210,7 @@ fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
             return Ok(ExitCode::from(2));
         }
     };
-    let mut measurement = measure_with(&WorkerProgram::locate()?, &config, options.digest, &mut progress(&config))?;
+    let mut measurement = measure_with(&WorkerProgram::locate()?, &config, extras, &mut progress(&config))?;
     if options.simulate {
         // The measurement is not lost for want of its simulation.
         let refused = |error: LabError| complain(&format!("{error} La mesure est donnée sans simulation."));
@@ -216,6 +220,11 @@ fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
         None => print_result(&measurement.to_string()),
         Some(file) => save(&file, &measurement),
     })
+}
+
+pub(crate) fn extras(options: &MeasureOptions) -> Result<Extras, LabError> {
+    let device_passes = options.device_time.as_deref().map(|passes| parse_device_passes("device_time", passes));
+    Ok(Extras { digest: options.digest, device_passes: device_passes.transpose()? })
 }
 
 /// Without a GPU: nothing of it is measured.

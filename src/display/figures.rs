@@ -47,6 +47,13 @@ pub fn milliseconds(seconds: f64) -> String {
     decimal(&text)
 }
 
+/// Seconds as microseconds, to the nearest hundredth: finer than the clock of a device.
+pub fn microseconds(seconds: f64) -> String {
+    let microseconds = seconds * 1e6;
+    let text = if microseconds.is_finite() { format!("{microseconds:.2}") } else { format!("{seconds:.0}000000.00") };
+    decimal(&text)
+}
+
 pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {
@@ -83,6 +90,12 @@ mod tests {
         assert_eq!(rounded_gib(0_u64), "0,000000");
         assert_eq!(rounded_gib((1_u64 << 30) - 1), "1,000000");
         assert_eq!(rounded_gib(u128::from(u64::MAX)), "17\u{202f}179\u{202f}869\u{202f}184,000000");
+    }
+
+    #[test]
+    fn short_times_are_microseconds() {
+        assert_eq!([0.000_006_912, 0.0, 0.043_2].map(microseconds), ["6,91", "0,00", "43\u{202f}200,00"]);
+        assert!(microseconds(f64::MAX).ends_with("000,00"));
     }
 
     #[test]

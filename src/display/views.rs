@@ -2,14 +2,14 @@
 
 use super::Present;
 use super::chart::{memory_chart, times_chart};
-use super::figures::{decimal, integer, milliseconds, rounded_gib};
-use super::grid::{Cell, Grid, numbers, words};
+use super::figures::{decimal, integer, microseconds, milliseconds, rounded_gib};
+use super::grid::{Cell, Column, Grid, numbers, words};
 use super::rows::{bars, columns, groups};
 use super::view::View;
 use crate::environment::EnvironmentReport;
 use crate::estimate::Estimate;
 use crate::export::Saved;
-use crate::measure::{MeasureConfig, Measurement, PhaseRow};
+use crate::measure::{DeviceSeconds, DeviceTime, MeasureConfig, Measurement, PhaseRow};
 use crate::protocol::Bfloat16Support;
 
 /// Longer tables end with a note; the JSON has everything.
@@ -157,12 +157,34 @@ impl Present for Measurement {
             .note(format!("{GIB_NOTE} Quand plusieurs passages ont les mêmes compteurs, le temps est leur médiane ; dessous, le plus court et le plus long."))
             .note(PART_NOTE);
         let view = truncation(warning(view, &self.environment), groups.len());
+        let view = match &self.device_time {
+            Some(time) => with_device_time(view, time),
+            None => view,
+        };
         let view = match self.simulation {
             Some(_) => view.note("Sa simulation est dans le JSON, sous la clé simulation : elle n'a pas été mesurée."),
             None => view,
         };
         [memory_chart(&bars(&groups)), times_chart(&times)].into_iter().flatten().fold(view, View::picture).json(self)
     }
+}
+
+fn with_device_time(view: View, time: &DeviceTime) -> View {
+    let title = "Un passage, à l'horloge du GPU";
+    let columns = ["Médiane (µs)", "Le plus court (µs)", "Le plus long (µs)"].map(numbers);
+    let columns: Vec<Column> = [words(title)].into_iter().chain(columns).collect();
+    let cells = |name: &str, key: &str, seconds: &DeviceSeconds| {
+        let times = [seconds.median_device_seconds, seconds.min_device_seconds, seconds.max_device_seconds];
+        let [median, min, max] = times.map(|time| microseconds(time).into());
+        [label(name, key), median, min, max]
+    };
+    let grid = Grid::new(&columns).row(cells("lancé au repos", "forward", &time.forward));
+    let view = match (&time.graph_replay, &time.graph_replay_note) {
+        (Some(replay), _) => view.grid(grid.row(cells("graphe CUDA, relancé d'avance", "graph_replay", replay))),
+        (None, Some(note)) => view.grid(grid).note(note.as_str()),
+        (None, None) => view.grid(grid),
+    };
+    view.note(time.scope.as_str())
 }
 
 pub(super) fn truncation(view: View, rows: usize) -> View {

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::arguments::{parse_count, parse_seed};
 use crate::error::LabError;
 use crate::json;
-use crate::measure::{Dtype, MAX_DEVICE_PASSES, MeasureConfig};
+use crate::measure::{Dtype, MeasureConfig, check_device_passes};
 
 /// Runs of one exploration at most: its plan is one line of its file.
 pub const MAX_RUNS: u64 = 100_000;
@@ -310,13 +310,7 @@ fn check_options(options: &PlanOptions) -> Result<(), LabError> {
     if options.trials == 0 {
         return Err(LabError::invalid("trials", "0", "un entier strictement positif"));
     }
-    match options.device_passes {
-        Some(passes) if passes == 0 || passes > MAX_DEVICE_PASSES => {
-            let expected = format!("un entier de 1 à {MAX_DEVICE_PASSES}");
-            Err(LabError::invalid("device_time", &passes.to_string(), expected))
-        }
-        _ => Ok(()),
-    }
+    check_device_passes(options.device_passes)
 }
 
 fn product(base: &MeasureConfig, vary: &[Variation]) -> Vec<MeasureConfig> {
@@ -346,6 +340,7 @@ fn drawn_order(points: usize, options: &PlanOptions) -> Vec<PlannedRun> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measure::MAX_DEVICE_PASSES;
 
     fn refused(vary: &[&str], options: &PlanOptions) -> String {
         Plan::new(MeasureConfig::default(), vary, options).map_err(|error| error.to_string()).err().unwrap_or_default()

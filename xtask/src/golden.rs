@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use clap::Args;
 use iteragpu_lab::arguments::parse_device;
-use iteragpu_lab::measure::{MeasureConfig, Measurement, PhaseRow, measure_with};
+use iteragpu_lab::measure::{Extras, MeasureConfig, Measurement, PhaseRow, measure_with};
 use iteragpu_lab::worker::WorkerProgram;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -24,6 +24,9 @@ pub struct GoldenArgs {
     /// GPU à mesurer [par défaut : cuda:0]
     #[arg(long, value_name = "GPU", default_value = "cuda:0", hide_default_value = true)]
     device: String,
+    /// Demande aussi le temps à l'horloge du GPU : les valeurs de référence doivent rester les mêmes
+    #[arg(long, value_name = "NOMBRE")]
+    device_time: Option<u64>,
     /// Nouveau fichier JSON qui garde toutes les mesures
     #[arg(long, value_name = "FICHIER")]
     output: Option<PathBuf>,
@@ -34,12 +37,13 @@ pub fn run(arguments: &GoldenArgs) -> anyhow::Result<ExitCode> {
     parse_device("--device", &arguments.device).map_err(|error| UsageError(error.to_string()))?;
     let output = arguments.output.as_ref().map(iteragpu_lab::NewFile::check).transpose()?;
     let worker = WorkerProgram::locate()?;
+    let extras = Extras { digest: true, device_passes: arguments.device_time };
     let mut failed = 0;
     let mut measurements = Vec::new();
     for (number, case) in cases.iter().enumerate() {
         let config = configuration(case, &arguments.device)
             .with_context(|| UsageError(format!("cas {} illisible", number + 1)))?;
-        let measured = measure_with(&worker, &config, true, &mut |_| ());
+        let measured = measure_with(&worker, &config, extras, &mut |_| ());
         let differences = match &measured {
             Ok(measurement) => differences(case, measurement)?,
             Err(error) => vec![error.to_string()],

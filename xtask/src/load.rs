@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use iteragpu_lab::measure::{Measurement, measure_with};
+use iteragpu_lab::measure::{Extras, Measurement, measure_with};
 use iteragpu_lab::protocol::Failure;
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{LabError, MeasureConfig};
@@ -68,7 +68,7 @@ fn at_once(worker: &WorkerProgram, config: &MeasureConfig, number: usize) -> Vec
 fn measured(worker: &WorkerProgram, config: &MeasureConfig) -> Result<Measurement, LabError> {
     // Digests copy everything to the machine's memory: not for what fills a GPU.
     let digest = config.batch == MeasureConfig::default().batch;
-    measure_with(worker, config, digest, &mut |_| ())
+    measure_with(worker, config, Extras { digest, device_passes: None }, &mut |_| ())
 }
 
 /// Counts outcomes. All measurements must have the same counters and digests, and every refusal must be

@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{Result, ensure};
 use clap::Args;
 use fastrand::Rng;
-use iteragpu_lab::measure::{Dtype, measure_with};
+use iteragpu_lab::measure::{Dtype, Extras, measure_with};
 use iteragpu_lab::simulation::{AllocatorProfile, Comparison, compare_with_simulation, simulate};
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{EnvironmentReport, MeasureConfig, Measurement};
@@ -26,6 +26,9 @@ pub struct VerifySimulationArgs {
     /// Mesures à la fois [par défaut : 3]
     #[arg(long, value_name = "NOMBRE", default_value = "3", hide_default_value = true)]
     at_once: usize,
+    /// Demande aussi le temps à l'horloge du GPU, dont les compteurs ne doivent pas dépendre
+    #[arg(long, value_name = "NOMBRE")]
+    device_time: Option<u64>,
     /// Nouveau fichier JSON qui garde les configurations et les écarts
     #[arg(long, value_name = "FICHIER")]
     output: PathBuf,
@@ -58,13 +61,14 @@ pub fn run(arguments: &VerifySimulationArgs) -> Result<ExitCode> {
     ensure!(arguments.configurations > 0 && arguments.at_once > 0, "rien à comparer");
     let output = iteragpu_lab::NewFile::check(&arguments.output)?;
     let worker = WorkerProgram::locate()?;
+    let extras = Extras { digest: false, device_passes: arguments.device_time };
     let drawn = Mutex::new(draw(arguments.seed, arguments.configurations)?.into_iter());
     let (cases, environment) = (Mutex::new(Vec::new()), Mutex::new(None));
     thread::scope(|scope| {
         for _ in 0..arguments.at_once {
             scope.spawn(|| {
                 while let Some((place, config, peak)) = drawn.lock().ok().and_then(|mut drawn| drawn.next()) {
-                    let measured = measure_with(&worker, &config, false, &mut |_| ());
+                    let measured = measure_with(&worker, &config, extras, &mut |_| ());
                     if let (Ok(measurement), Ok(mut environment)) = (&measured, environment.lock()) {
                         environment.get_or_insert_with(|| measurement.environment.clone());
                     }
