@@ -9,6 +9,8 @@ mod chart;
 mod csv_views;
 mod figures;
 mod grid;
+#[cfg(feature = "explore")]
+mod plan_views;
 mod rows;
 mod simulation_views;
 mod view;

@@ -128,6 +128,17 @@ fn environment_by(
     })
 }
 
+/// The environment of a GPU that can be measured on, or the reason why there is none.
+#[cfg(feature = "explore")]
+pub(crate) fn usable_environment(worker: &WorkerProgram, device: &str) -> Result<EnvironmentReport, LabError> {
+    let device_index = parse_device("device", device)?;
+    match worker.ask(&Request::Environment { device_index }, &mut |_| Ok(()))? {
+        Answer::Environment(WorkerEnvironment { failure: Some(failure), .. }) => Err(LabError::Unavailable(failure)),
+        Answer::Environment(found) if found.is_consistent() => Ok(EnvironmentReport::of_worker(device, found)),
+        _ => Err(LabError::not_the_protocol("un environnement sans GPU visible ni raison")),
+    }
+}
+
 impl EnvironmentReport {
     /// The report of a worker that ran.
     pub(crate) fn of_worker(device: &str, found: WorkerEnvironment) -> Self {

@@ -157,6 +157,14 @@ pub enum LabError {
         reason: String,
     },
 
+    /// The file of an exploration cannot be gone on with, or cannot be used.
+    ExplorationRefused {
+        /// The file's name as given.
+        path: String,
+        /// Why, in French.
+        reason: String,
+    },
+
     /// The simulation does not cover what was asked.
     NotModelled {
         /// What it does not cover, in French.
@@ -277,6 +285,11 @@ impl LabError {
                 "Rien n'a été ajouté.",
                 "Un même essai ne compte qu'une fois ; pour en ajouter un autre, mesurez de nouveau.",
             ),
+            Self::ExplorationRefused { path, reason } => Explanation::of_file(
+                format!("Le fichier « {path} » : {reason}"),
+                "Rien n'a été mesuré ni écrit.",
+                "",
+            ),
             Self::NotModelled { what } => Explanation::of_file(
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
@@ -395,7 +408,7 @@ impl LabError {
         Self::InTable { file, line, column, found: shortened(found, 80), expected }
     }
 
-    #[cfg(feature = "csv")]
+    #[cfg(any(feature = "csv", feature = "explore"))]
     pub(crate) fn unreadable(path: &str, source: io::Error) -> Self {
         Self::Unreadable { path: shortened(path, 120), source }
     }

@@ -2,10 +2,13 @@
 //! processes, several times over in a drawn order, and nothing lost when it is interrupted.
 //!
 //! 1. [`plan`]: what varies, the points, the order of the runs;
-//! 2. [`record`]: the lines of an exploration's file: its plan, then one line a run.
+//! 2. [`record`]: the lines of an exploration's file: its plan, then one line a run;
+//! 3. [`run`]: one fresh process a run, each kept before the next.
 
 pub mod plan;
 pub mod record;
+pub mod run;
 
 pub use plan::{Dimension, Plan, PlanOptions, PlannedRun, Value, Variation};
 pub use record::{PlanRecord, RunRecord};
+pub use run::{Explored, Progress, explore};

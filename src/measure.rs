@@ -358,7 +358,7 @@ fn measure_by(
         || synthetic_model.parameter_count != parameters
         || synthetic_model.parameter_bytes != parameters * config.dtype.bytes()
         || digests_sha256.is_some() != extras.digest
-        || !device_time::answers(extras.device_passes, device_time.as_ref())
+        || !device_time::answers(extras.device_passes, device_time.as_deref())
     {
         return Err(LabError::not_the_protocol("une mesure qui contredit sa demande"));
     }
@@ -379,7 +379,7 @@ fn measure_by(
         interpretation: INTERPRETATION.to_owned(),
         phases,
         digests_sha256,
-        device_time: device_time.map(DeviceTime::of),
+        device_time: device_time.map(|observed| DeviceTime::of(*observed)),
         simulation: None,
     })
 }

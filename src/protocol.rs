@@ -64,7 +64,7 @@ pub enum Message {
         digests_sha256: Option<Digests>,
         /// Present when asked for.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        device_time: Option<DeviceObservations>,
+        device_time: Option<Box<DeviceObservations>>,
     },
     /// Last line when nothing was measured.
     Failed {

@@ -41,7 +41,7 @@ pub(crate) enum Answer {
         environment: WorkerEnvironment,
         synthetic_model: SyntheticModel,
         digests_sha256: Option<Digests>,
-        device_time: Option<DeviceObservations>,
+        device_time: Option<Box<DeviceObservations>>,
     },
 }
 

@@ -21,6 +21,20 @@ device_time=${passes:+$(observed "$passes" "[$(seconds "$passes")]" null)}
 parameters=$((2 * ${width:-0} * (${width:-0} + 1)))
 case $(basename "$0") in
 good) hello "$VERSION"; rows; measured ;;
+# Answers every request; what it has been asked is counted, and files beside it change its answers.
+explorer)
+  beside=$(dirname "$0")
+  hello "$VERSION"
+  if [ -e "$beside/other-gpu" ]; then environment=$(printf %s "$environment" | sed 's/0000:3B/0000:3C/'); fi
+  if [ -e "$beside/gone" ]; then failed '"kind":"no_visible_gpu"'; exit; fi
+  case $request in *'"request":"environment"'*) printf '{"message":"environment",%s}\n' "$environment"; exit ;; esac
+  echo "$width" >> "$beside/asked"
+  # How many lines the exploration's file has when this run starts.
+  if [ -e "$beside/exploration.jsonl" ]; then wc -l < "$beside/exploration.jsonl" >> "$beside/lines"; fi
+  if [ -e "$beside/slow" ]; then sleep 0.05; fi
+  if [ "$width" -ge 1000 ]; then failed '"kind":"out_of_gpu_memory","words":"CUDA out of memory."'; exit; fi
+  if [ "$width" -eq 77 ]; then touch "$beside/gone"; kill -KILL $$; fi
+  rows; measured ;;
 no-graph) hello "$VERSION"; rows; device_time=$(observed "$passes" null '{"kind":"out_of_gpu_memory","words":"CUDA out of memory"}'); measured ;;
 few-passes) hello "$VERSION"; rows; device_time=$(observed 1 '[0.5]' null); measured ;;
 no-device-time) hello "$VERSION"; rows; device_time=; measured ;;

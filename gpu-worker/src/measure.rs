@@ -57,7 +57,7 @@ pub fn measure(
         None => None,
     };
     let device_time = match extras.device_passes {
-        Some(passes) => Some(device_time::observe(index, &model, &rows, passes)?),
+        Some(passes) => Some(Box::new(device_time::observe(index, &model, &rows, passes)?)),
         None => None,
     };
     add_workspaces(&mut environment);

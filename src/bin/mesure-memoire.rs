@@ -8,15 +8,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
 use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, parse_seed};
 use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
+use iteragpu_lab::explore::plan::parse_base;
+use iteragpu_lab::explore::run::told;
+use iteragpu_lab::explore::{Plan, PlanOptions, Progress, explore};
 use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{
     EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, Saved, append,
-    environment_report, estimate_weights, summarize,
+    environment_report, estimate_weights, show, summarize,
 };
 
 #[derive(Parser)]
@@ -42,6 +46,8 @@ pub(crate) enum Task {
     Simulate(SimulateOptions),
     /// Compare une mesure à sa simulation, compteur par compteur ; code 1 au moindre écart
     Compare(CompareOptions),
+    /// Mesure de nombreux points, une dimension variant à la fois, chacun dans des processus neufs
+    Explore(Box<ExploreOptions>),
     /// Tient un fichier de résultats : y ajoute des mesures, en résume les lignes
     #[command(subcommand)]
     Results(ResultsTask),
@@ -143,6 +149,41 @@ pub(crate) struct CompareOptions {
 }
 
 #[derive(Args)]
+#[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
+pub(crate) struct ExploreOptions {
+    /// Dimension qui varie et ses valeurs, par exemple width=64,128,256 ; répétée, chaque dimension varie à son tour
+    #[arg(long, value_name = "DIMENSION=VALEURS", required = true, allow_hyphen_values = true)]
+    pub(crate) vary: Vec<String>,
+    /// Ce qui ne varie pas, par exemple batch=1,context=16,dtype=float32 ; le reste est comme pour measure
+    #[arg(long, value_name = "DIMENSION=VALEUR", allow_hyphen_values = true)]
+    pub(crate) base: Option<String>,
+    /// Mesure toutes les combinaisons des valeurs, au lieu d'une dimension à la fois
+    #[arg(long)]
+    pub(crate) product: bool,
+    /// Le seul GPU : cuda:0, cuda:1, etc. [par défaut : cuda:0]
+    #[arg(long, value_name = "GPU", default_value = "cuda:0", allow_hyphen_values = true)]
+    pub(crate) device: String,
+    /// Nombre d'essais de chaque point, chacun dans un processus neuf [par défaut : 1]
+    #[arg(long, value_name = "NOMBRE", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) trials: String,
+    /// Graine du tirage de l'ordre des mesures [par défaut : 1729]
+    #[arg(long, value_name = "NOMBRE", default_value = "1729", allow_hyphen_values = true)]
+    pub(crate) order_seed: String,
+    /// Ajoute le temps d'un passage à l'horloge du GPU, observé ce nombre de fois après les phases, de 1 à 10000
+    #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
+    pub(crate) device_time: Option<String>,
+    /// Fichier JSONL à créer, une ligne par mesure
+    #[arg(long, value_name = "FICHIER", required_unless_present = "dry_run", allow_hyphen_values = true)]
+    pub(crate) output: Option<PathBuf>,
+    /// Affiche le plan et s'arrête là
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Continue un fichier interrompu, avec les mêmes options ; commence s'il n'existe pas
+    #[arg(long)]
+    pub(crate) resume: bool,
+}
+
+#[derive(Args)]
 pub(crate) struct AppendOptions {
     /// Fichier JSON d'une mesure, tel que l'écrit measure --output
     #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
@@ -182,6 +223,7 @@ fn run(task: Task) -> ExitCode {
         Task::Measure(options) => measure(&options).unwrap_or_else(fail),
         Task::Simulate(options) => simulated(&options).map_or_else(fail, |found| print_result(&found.to_string())),
         Task::Compare(options) => compare(&options).unwrap_or_else(fail),
+        Task::Explore(options) => explored(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Summary(options)) => {
             summarize(&options.file).map_or_else(fail, |summary| print_result(&summary.to_string()))
@@ -241,6 +283,53 @@ fn compare(options: &CompareOptions) -> Result<ExitCode, LabError> {
     let comparison = compare_with_simulation(&read_measurement(&options.file)?)?;
     let printed = print_result(&comparison.to_string());
     Ok(if comparison.identical { printed } else { ExitCode::FAILURE })
+}
+
+fn explored(options: &ExploreOptions) -> Result<ExitCode, LabError> {
+    let plan = planned(options)?;
+    let told = show(&Ok(plan.clone())).text().to_owned();
+    let Some(output) = options.output.as_ref().filter(|_| !options.dry_run) else { return Ok(print_result(&told)) };
+    complain(told.trim_end());
+    let explored = explore(&plan, output, options.resume, &mut exploration_progress())?;
+    complain(&explored.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn planned(options: &ExploreOptions) -> Result<Plan, LabError> {
+    let default = MeasureConfig { device: options.device.clone(), ..MeasureConfig::default() };
+    let base = match &options.base {
+        Some(text) => parse_base(text, default)?,
+        None => default,
+    };
+    let passes = options.device_time.as_deref().map(|passes| parse_device_passes("device_time", passes));
+    let options_of_plan = PlanOptions {
+        product: options.product,
+        trials: parse_count("trials", &options.trials)?,
+        order_seed: parse_seed("order_seed", &options.order_seed)?,
+        device_passes: passes.transpose()?,
+    };
+    Plan::new(base, &options.vary, &options_of_plan)
+}
+
+/// A bar for a person at a terminal, plain lines elsewhere.
+fn exploration_progress() -> impl FnMut(&Progress<'_>) {
+    let bar = stderr().is_terminal().then(|| ProgressBar::new(0).with_style(bar_style()));
+    move |progress| match &bar {
+        None => complain(&progress.to_string()),
+        Some(bar) => {
+            bar.set_length(progress.runs);
+            bar.set_position(progress.done);
+            bar.set_message(progress.remaining().unwrap_or_default());
+            // What has failed stays above the bar.
+            if let Some(run) = progress.last.filter(|run| run.measurement.is_none()) {
+                bar.suspend(|| complain(&told(run)));
+            }
+        }
+    }
+}
+
+fn bar_style() -> ProgressStyle {
+    ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}").unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
 pub(crate) fn configuration(options: &ConfigurationOptions) -> Result<MeasureConfig, LabError> {

@@ -8,6 +8,12 @@ pub fn integer(number: impl Into<u128>) -> String {
     grouped(&number.into().to_string())
 }
 
+/// A number and what it counts.
+#[cfg(feature = "explore")]
+pub fn counted(number: u64, one: &str, several: &str) -> String {
+    format!("{} {}", integer(number), if number < 2 { one } else { several })
+}
+
 /// A difference with its sign; `−` is U+2212, as long as `+`.
 pub fn signed(number: i128) -> String {
     let sign = match number {

@@ -97,7 +97,7 @@ impl FromStr for Dimension {
     fn from_str(text: &str) -> Result<Self, LabError> {
         let names = || Self::ALL.map(Self::name).join(", ");
         let known = Self::ALL.into_iter().find(|dimension| dimension.name() == text);
-        known.ok_or_else(|| LabError::invalid("dimension", text, format!("une des dimensions {}", names())))
+        known.ok_or_else(|| LabError::invalid("nom de dimension", text, format!("une des dimensions {}", names())))
     }
 }
 
@@ -404,8 +404,8 @@ mod tests {
             (&["width=0"], "width"),
             (&["width=64,64"], "width"),
             (&["width=64", "width=128"], "vary"),
-            (&["height=1"], "dimension"),
-            (&["device=cuda:1"], "dimension"),
+            (&["height=1"], "nom de dimension"),
+            (&["device=cuda:1"], "nom de dimension"),
             (&["dtype=float64"], "dtype"),
             (&["seed=9223372036854775808"], "seed"),
             (&["width=4611686018427387904"], "width"),

@@ -1,0 +1,329 @@
+//! Explorations by the command, with a stand-in for the GPU: nothing is lost, nothing is measured twice.
+#![cfg(unix)]
+
+mod common;
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use common::StandIn;
+use iteragpu_lab::explore::{PlanRecord, RunRecord};
+use serde_json::Value;
+
+type Outcome = Result<(), Box<dyn std::error::Error>>;
+
+/// A stand-in for the worker, and the file of an exploration beside it.
+struct Laboratory {
+    stand_in: StandIn,
+}
+
+const SMALL: &[&str] = &["--vary", "width=1,2,3", "--base", "repeats=2,batch=1", "--trials", "2"];
+
+impl Laboratory {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { stand_in: StandIn::new("explorer")? })
+    }
+
+    fn file(&self) -> PathBuf {
+        self.stand_in.beside("exploration.jsonl")
+    }
+
+    fn command(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+        command.arg("explore").args(options).arg("--output").arg(self.file());
+        command.env("ITERAGPU_WORKER", self.stand_in.program()).stdin(Stdio::null());
+        command
+    }
+
+    fn explore(&self, options: &[&str]) -> std::io::Result<Output> {
+        self.command(options).output()
+    }
+
+    /// The numbers that the stand-in has noted, one a measurement.
+    fn noted(&self, name: &str) -> std::io::Result<Vec<u64>> {
+        let text = fs::read_to_string(self.stand_in.beside(name))?;
+        Ok(text.lines().filter_map(|line| line.trim().parse().ok()).collect())
+    }
+
+    fn put(&self, name: &str) -> std::io::Result<()> {
+        fs::write(self.stand_in.beside(name), "")
+    }
+
+    fn take_away(&self, name: &str) -> std::io::Result<()> {
+        fs::remove_file(self.stand_in.beside(name))
+    }
+
+    /// The plan and the runs, each line a complete record.
+    fn records(&self) -> Result<(PlanRecord, Vec<RunRecord>), Box<dyn std::error::Error>> {
+        let text = fs::read_to_string(self.file())?;
+        assert!(text.ends_with('\n'));
+        let mut lines = text.lines();
+        let plan = serde_json::from_str(lines.next().ok_or("empty")?)?;
+        Ok((plan, lines.map(serde_json::from_str).collect::<Result<_, _>>()?))
+    }
+
+    /// Every planned run once, each with the configuration of its point.
+    fn assert_complete(&self) -> Outcome {
+        let (plan, runs) = self.records()?;
+        let mut indices: Vec<u64> = runs.iter().map(|run| run.run_index).collect();
+        indices.sort_unstable();
+        assert_eq!(indices, (1..=plan.plan.runs.len() as u64).collect::<Vec<_>>());
+        for run in &runs {
+            let planned = plan.plan.runs[run.run_index as usize - 1];
+            assert_eq!((run.trial, &run.configuration), (planned.trial, &plan.plan.points[planned.point]));
+            assert_eq!(run.measurement.is_none(), run.reason.is_some());
+        }
+        Ok(())
+    }
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn each_run_is_on_the_disk_before_the_next_one_starts() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let output = laboratory.explore(SMALL)?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(output.stdout.is_empty());
+    laboratory.assert_complete()?;
+    // The plan's line, then one more before each run.
+    assert_eq!(laboratory.noted("lines")?, [1, 2, 3, 4, 5, 6]);
+    let (plan, _) = laboratory.records()?;
+    let planned: Vec<u64> = plan.plan.runs.iter().map(|run| plan.plan.points[run.point].width).collect();
+    assert_eq!(laboratory.noted("asked")?, planned, "in the order that was drawn");
+    let text = said(&output);
+    for line in ["Plan : 3 points, 2 essais", "1/6 : essai 1", "6/6 : essai 2", "contient les 6 mesures du plan."] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains('\r') && !text.contains('\u{1b}'), "plain lines where there is no terminal");
+    Ok(())
+}
+
+#[test]
+fn what_is_kept_is_what_measure_gives() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(&["--vary", "width=2", "--base", "repeats=2", "--device-time", "3"])?;
+    let mut measure = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+    measure.args(["measure", "--width", "2", "--repeats", "2", "--device-time", "3"]);
+    let alone = measure.env("ITERAGPU_WORKER", laboratory.stand_in.program()).output()?;
+    let (mut alone, mut kept): (Value, Value) =
+        (serde_json::from_slice(&alone.stdout)?, serde_json::to_value(&laboratory.records()?.1)?);
+    let mut kept = kept[0]["measurement"].take();
+    assert_eq!(kept["device_time"]["passes"], 3);
+    for measurement in [&mut alone, &mut kept] {
+        measurement["measured_at_utc"].take();
+    }
+    assert_eq!(alone, kept);
+    Ok(())
+}
+
+#[test]
+fn a_point_that_fails_is_a_record_and_the_rest_goes_on() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let output = laboratory.explore(&["--vary", "width=1,1000,2", "--base", "repeats=2", "--trials", "2"])?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    laboratory.assert_complete()?;
+    let (_, runs) = laboratory.records()?;
+    for run in runs {
+        let failed = run.reason.as_deref().is_some_and(|reason| reason.contains("la mémoire du GPU ne suffit pas"));
+        assert_eq!(failed, run.configuration.width == 1000);
+    }
+    assert!(said(&output).contains("échecs, chacun avec sa raison : 2."), "{}", said(&output));
+    // A failed point is no point to do again.
+    let before = fs::read(laboratory.file())?;
+    let again =
+        laboratory.explore(&["--vary", "width=1,1000,2", "--base", "repeats=2", "--trials", "2", "--resume"])?;
+    assert!(again.status.success() && said(&again).contains("dont 6 faites auparavant"), "{}", said(&again));
+    assert_eq!(fs::read(laboratory.file())?, before);
+    Ok(())
+}
+
+#[test]
+fn a_gpu_that_goes_away_ends_the_exploration_and_that_run_is_still_to_be_done() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let options = ["--vary", "width=1,77,2", "--base", "repeats=2", "--trials", "2"];
+    let output = laboratory.explore(&options)?;
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(said(&output).contains("aucun GPU n'est visible"), "{}", said(&output));
+    let kept = laboratory.records()?.1;
+    assert!(kept.len() < 6 && kept.iter().all(|run| run.measurement.is_some()));
+    // Still gone: nothing is done and nothing lost.
+    let resumed = [&options[..], &["--resume"]].concat();
+    assert_eq!(laboratory.explore(&resumed)?.status.code(), Some(2));
+    assert_eq!(laboratory.records()?.1, kept);
+    Ok(())
+}
+
+#[test]
+fn without_a_gpu_there_is_no_file() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.put("gone")?;
+    for options in [SMALL, &[SMALL, &["--resume"]].concat()] {
+        assert_eq!(laboratory.explore(options)?.status.code(), Some(2));
+        assert!(!laboratory.file().exists());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_killed_exploration_is_gone_on_with_until_it_is_complete() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.put("slow")?;
+    let options = ["--vary", "width=1,2,3,4,5,6", "--base", "repeats=2", "--trials", "3", "--resume"];
+    let mut kills = 0;
+    for round in 0..200_u64 {
+        let mut child = laboratory.command(&options).stderr(Stdio::null()).spawn()?;
+        // Later each time, so that it gets further even on a slow machine.
+        thread::sleep(Duration::from_millis(150 + 37 * round));
+        if let Some(status) = child.try_wait()? {
+            assert!(status.success());
+            break;
+        }
+        child.kill()?;
+        child.wait()?;
+        kills += 1;
+    }
+    laboratory.assert_complete()?;
+    assert!(kills > 0, "nothing was interrupted");
+    let asked = laboratory.noted("asked")?.len() as u64;
+    assert!(
+        (18..=18 + kills).contains(&asked),
+        "{asked} measurements after {kills} kills: a finished one was repeated"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_file_cut_anywhere_is_gone_on_with() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(SMALL)?;
+    let whole = fs::read(laboratory.file())?;
+    let resume = [SMALL, &["--resume"]].concat();
+    let plan_ends = whole.iter().position(|byte| *byte == b'\n').ok_or("no line")? + 1;
+    let cuts = (plan_ends..whole.len()).step_by(997).chain([plan_ends + 1, whole.len() - 1]);
+    for cut in cuts {
+        fs::write(laboratory.file(), &whole[..cut])?;
+        let output = laboratory.explore(&resume)?;
+        assert!(output.status.success(), "cut at {cut}: {}", said(&output));
+        laboratory.assert_complete()?;
+    }
+    // What a power cut may leave: room for a line, and zeros in it.
+    fs::write(laboratory.file(), [&whole[..plan_ends], &[0; 100]].concat())?;
+    assert!(laboratory.explore(&resume)?.status.success());
+    laboratory.assert_complete()
+}
+
+#[test]
+fn a_file_is_gone_on_with_only_by_its_own_plan_where_it_began() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(SMALL)?;
+    let whole = fs::read(laboratory.file())?;
+    let refused = |options: &[&str], words: &str| -> Outcome {
+        let output = laboratory.explore(options)?;
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(said(&output).contains(words), "{words}: {}", said(&output));
+        Ok(())
+    };
+    refused(SMALL, "existe déjà")?;
+    let resume = [SMALL, &["--resume"]].concat();
+    for (other, key) in [
+        (vec!["--order-seed", "5"], "order_seed"),
+        (vec!["--device-time", "5"], "device_passes"),
+        (vec!["--product"], "product"),
+        (vec!["--vary", "batch=1,2"], "vary"),
+    ] {
+        refused(&[&resume[..], &other[..]].concat(), key)?;
+    }
+    laboratory.put("other-gpu")?;
+    refused(&resume, "autre environnement (selected_device_pci_bus_id)")?;
+    laboratory.take_away("other-gpu")?;
+    assert_eq!(fs::read(laboratory.file())?, whole, "a refused file is left as it is");
+
+    // Another writer.
+    let held = fs::File::options().append(true).open(laboratory.file())?;
+    held.lock()?;
+    refused(&resume, "une autre exploration y écrit")?;
+    drop(held);
+
+    // Damage anywhere but at the end.
+    let text = String::from_utf8(whole.clone())?;
+    let lines: Vec<&str> = text.lines().collect();
+    let damaged = [
+        (String::new(), "aucun plan"),
+        ("bonjour\n".to_owned(), "ligne 1"),
+        (lines[1..].join("\n") + "\n", "ligne 1"),
+        (format!("{}\n{{}}\n{}\n", lines[0], lines[1]), "ligne 2"),
+        (format!("{}\n{}\n{}\n", lines[0], lines[1], lines[1]), "ligne 3"),
+        (format!("{}\n{}\n", lines[0], lines[0]), "ligne 2"),
+        (format!("{}\n{}\n", lines[0], lines[1].replace("\"trial\":1", "\"trial\":2")), "ligne 2"),
+        (format!("{}\n{}\n", lines[0], lines[1].replace("\"measurement\":{", "\"other\":{")), "ligne 2"),
+        (format!("{}\n", lines[0].replace("\"trials\":2", "\"trials\":3")), "ligne 1"),
+    ];
+    for (content, words) in damaged {
+        fs::write(laboratory.file(), &content)?;
+        refused(&resume, words)?;
+        assert_eq!(fs::read_to_string(laboratory.file())?, content);
+    }
+    Ok(())
+}
+
+#[test]
+fn a_run_that_cannot_be_kept_is_no_half_line() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(&[SMALL, &["--dry-run"]].concat())?;
+    let mut limited = Command::new("sh");
+    // Files of at most 8 KiB: the plan fits, not all runs.
+    limited.args(["-c", "ulimit -f 16; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_mesure-memoire"), "explore"]);
+    limited.args(SMALL).arg("--output").arg(laboratory.file());
+    let output = limited.env("ITERAGPU_WORKER", laboratory.stand_in.program()).output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("limite de taille"), "{}", said(&output));
+    let kept = laboratory.records()?.1.len();
+    assert!(kept < 6);
+    assert!(laboratory.explore(&[SMALL, &["--resume"]].concat())?.status.success());
+    laboratory.assert_complete()
+}
+
+#[test]
+fn a_plan_alone_touches_nothing() -> Outcome {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+    command.args(["explore", "--vary", "width=64,128,256", "--vary", "batch=1,2", "--product", "--trials", "4"]);
+    let output = command.args(["--dry-run"]).env("ITERAGPU_WORKER", "/nonexistent").output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let text = String::from_utf8(output.stdout)?;
+    assert!(
+        text.contains("6 points, 4 essais de chacun, 24 mesures") && text.contains("Toutes les combinaisons"),
+        "{text}"
+    );
+    Ok(())
+}
+
+#[test]
+fn wrong_options_are_refused_by_name() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "--vary"),
+        (&["--vary", "width=64,64"], "width"),
+        (&["--vary", "width=64", "--vary", "width=128"], "--vary"),
+        (&["--vary", "hauteur=64"], "nom de dimension"),
+        (&["--vary", "width=1", "--base", "batch"], "--base"),
+        (&["--vary", "width=1", "--trials", "0"], "--trials"),
+        (&["--vary", "width=1", "--device", "cpu"], "--device"),
+        (&["--vary", "width=1", "--device-time", "10001"], "--device-time"),
+        (&["--vary", "width=1", "--order-seed", "-1"], "--order-seed"),
+    ];
+    for (options, name) in cases {
+        let output = laboratory.explore(options)?;
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+        assert!(said(&output).contains(name), "{options:?}: {}", said(&output));
+    }
+    assert!(!laboratory.file().exists());
+    writeln!(std::io::stderr(), "{} refusals", cases.len())?;
+    Ok(())
+}
