@@ -2,7 +2,7 @@
 //! any line ending. What is not understood is refused with its line and column, never guessed.
 
 use std::borrow::Cow;
-use std::io::{BufRead, BufReader, Chain, Read};
+use std::io::{BufRead, BufReader, Chain, Read, Take};
 
 use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
 
@@ -16,7 +16,7 @@ pub(crate) struct Table<R> {
     positions: Vec<usize>,
     delimiter: u8,
     line_ending: &'static str,
-    reader: Reader<Chain<R, &'static [u8]>>,
+    reader: Reader<Take<Chain<R, &'static [u8]>>>,
     record: ByteRecord,
     /// Line of the last row that was read.
     line: u64,
@@ -25,6 +25,12 @@ pub(crate) struct Table<R> {
 /// Read after the file as a line of its own; when it never arrives, quotes that nothing closes
 /// have swallowed it, and rows before it.
 const END: &[u8] = b"\n\0\n";
+
+/// Bytes of a record, the blank lines before it included. A file without an end, such as a device, has
+/// no longer one in memory.
+pub(crate) const MAX_RECORD: u64 = 1 << 20;
+/// Bytes read at once.
+const BUFFER: usize = 1 << 16;
 
 /// One row of a [`Table`], which knows its line.
 pub(crate) struct Row<'a> {
@@ -38,7 +44,7 @@ pub(crate) struct Row<'a> {
 impl<R: Read> Table<BufReader<R>> {
     /// Reads the header. `name` is the file's name, for messages.
     pub fn open(name: &str, input: R, columns: &'static [&'static str]) -> Result<Self, LabError> {
-        let mut input = BufReader::with_capacity(1 << 16, input);
+        let mut input = BufReader::with_capacity(BUFFER, input);
         let start = input.fill_buf().map_err(|error| LabError::unreadable(name, error))?;
         if start.starts_with(b"\xff\xfe") || start.starts_with(b"\xfe\xff") {
             let expected = "un fichier UTF-8 ou Latin-1 ; enregistrez-le en « CSV UTF-8 »".to_owned();
@@ -53,8 +59,8 @@ impl<R: Read> Table<BufReader<R>> {
         // Lines end at line feeds alone: with csv's own rule for CRLF, its line numbers lag behind.
         let line_feed = Terminator::Any(b'\n');
         let mut reader = ReaderBuilder::new();
-        reader.delimiter(delimiter).flexible(true).has_headers(false).terminator(line_feed).buffer_capacity(1 << 16);
-        let reader = reader.from_reader(input.chain(END));
+        reader.delimiter(delimiter).flexible(true).has_headers(false).terminator(line_feed).buffer_capacity(BUFFER);
+        let reader = reader.from_reader(input.chain(END).take(MAX_RECORD));
         let (name, positions, record) = (name.to_owned(), Vec::new(), ByteRecord::new());
         let mut table = Self { name, columns, positions, delimiter, line_ending, reader, record, line: 1 };
         table.read_header()?;
@@ -132,8 +138,10 @@ impl<R: Read> Table<BufReader<R>> {
 
     /// Skips lines of white space; a line of bare separators is a row of empty fields.
     fn read_record(&mut self) -> Result<bool, LabError> {
+        // The last of its bytes may come with as many of the next record as are read at once.
+        self.reader.get_mut().set_limit(MAX_RECORD + BUFFER as u64);
         while self.read_any()? {
-            self.line = self.record.position().map_or(0, csv::Position::line);
+            self.line = line_of(&self.record);
             if self.record.len() > 1 {
                 return Ok(true);
             }
@@ -159,14 +167,19 @@ impl<R: Read> Table<BufReader<R>> {
 
     fn read_any(&mut self) -> Result<bool, LabError> {
         let read = self.reader.read_byte_record(&mut self.record);
-        read.map_err(|error| LabError::unreadable(&self.name, error.into()))
+        let read = read.map_err(|error| LabError::unreadable(&self.name, error.into()))?;
+        if self.reader.get_ref().limit() == 0 {
+            self.line = line_of(&self.record);
+            return Err(self.broken("plus de 1 Mio", "une ligne d'au plus 1 Mio"));
+        }
+        Ok(read)
     }
 }
 
 impl Row<'_> {
     /// Line in the file, from 1 on.
     pub fn line(&self) -> u64 {
-        self.record.position().map_or(0, csv::Position::line)
+        line_of(self.record)
     }
 
     /// The bytes of a column given by its index in the expected columns.
@@ -256,6 +269,11 @@ fn grouped_number(text: &str) -> Option<u64> {
 
 fn is_digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Line on which a record starts.
+fn line_of(record: &ByteRecord) -> u64 {
+    record.position().map_or(0, csv::Position::line)
 }
 
 fn decoded(bytes: &[u8]) -> Cow<'_, str> {

@@ -1,6 +1,8 @@
 //! The price command as a person runs it, and prices against exact arithmetic by other means.
 #![cfg(unix)]
 
+mod common;
+
 use std::fs;
 use std::process::{Command, Output};
 
@@ -194,6 +196,16 @@ fn broken_price_lists_are_refused_with_their_line() {
             "{rows}: {message:?}"
         );
     }
+}
+
+#[test]
+fn a_list_without_an_end_is_refused_before_it_fills_the_memory() -> Outcome {
+    let mut command = common::in_little_memory(env!("CARGO_BIN_EXE_calcul-forfaits"));
+    let refused = command.args(["--liste", "--tarifs", "/dev/zero"]).output()?;
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{said}");
+    assert!(said.contains("/dev/zero, ligne 1, colonne toutes"), "{said}");
+    Ok(())
 }
 
 fn list_with(cents: u64, gpus: u64) -> Result<PriceList, LabError> {

@@ -180,6 +180,25 @@ fn a_device_without_an_end_is_no_measurement() -> Outcome {
 }
 
 #[test]
+fn results_without_an_end_are_refused_before_they_fill_the_memory() -> Outcome {
+    let refused = common::in_little_memory(COMMAND).args(["results", "summary", "/dev/zero"]).output()?;
+    assert_eq!(refused.status.code(), Some(2), "{}", stderr(&refused));
+    assert!(stderr(&refused).contains("/dev/zero, ligne 1, colonne toutes"), "{}", stderr(&refused));
+    // Blank lines are skipped, but not for ever; a row is as long as people make it, but not longer.
+    let good = one_run()?;
+    let (header, rows) = good.split_once('\n').ok_or("no rows")?;
+    let blank = |lines: usize| format!("{header}\n{}{rows}", "\n".repeat(lines));
+    let remark = |length: usize| with_cell(&good, 3, "remark", &"a".repeat(length));
+    for (text, expected) in [(blank(2 << 20), "colonne toutes"), (remark(2 << 20)?, "ligne 3, colonne toutes")] {
+        let refused = summary_of(text.as_bytes())?.map(|_| ()).map_err(|error| error.to_string());
+        assert!(refused.as_ref().is_err_and(|text| text.contains(expected) && text.contains("1 Mio")), "{refused:?}");
+    }
+    assert!(summary_of(blank(1_000_000).as_bytes())?.is_ok());
+    assert!(summary_of(remark(1_000_000)?.as_bytes())?.is_ok());
+    Ok(())
+}
+
+#[test]
 fn from_a_shell_with_exit_codes_and_streams() -> Outcome {
     let stand_in = StandIn::new("good")?;
     let folder = stand_in.beside("");
@@ -459,6 +478,22 @@ fn a_hostile_device_name_is_text_in_every_spreadsheet_and_one_cell() -> Outcome 
             assert!(names.into_iter().any(|name| name == written), "{hostile:?}: {summary}");
         }
     }
+    Ok(())
+}
+
+/// A file that takes a row too long to be read would be lost.
+#[test]
+fn texts_without_an_end_do_not_make_a_results_file_unreadable() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("r.csv");
+    let mut measurement = measurements()?.swap_remove(0);
+    for (length, accepted) in [(1 << 20, false), (500_000, true)] {
+        measurement.environment.selected_device_name = Some("\"".repeat(length));
+        let outcome = append(&measurement, &file);
+        let refused = matches!(&outcome, Err(LabError::NotAMeasurement { found }) if found.contains("1 Mio"));
+        assert_eq!((outcome.is_ok(), refused, file.exists()), (accepted, !accepted, accepted), "{length}: {outcome:?}");
+    }
+    assert!(summarize(&file).is_ok());
     Ok(())
 }
 

@@ -15,7 +15,7 @@ use crate::error::{LabError, shortened};
 use crate::export::{NewFile, not_synced, not_writable};
 use crate::measure::{Measurement, PhaseRow, is_complete};
 use crate::settings::RuntimeSettings;
-use crate::table::Table;
+use crate::table::{MAX_RECORD, Table};
 use crate::temporary::{NotNamed, Temporary};
 
 /// Adds one row for every pass of `measurement` to the results file `to`, which is created with
@@ -26,7 +26,7 @@ use crate::temporary::{NotNamed, Temporary};
 /// wait for each other.
 ///
 /// # Errors
-/// [`LabError::NotAMeasurement`] when phases are missing or figures impossible;
+/// [`LabError::NotAMeasurement`] when phases are missing, figures impossible or texts endless;
 /// [`LabError::InvalidArgument`] for the blank grid `resultats-bruts.csv` and for anything that is
 /// no regular file; [`LabError::InTable`] when the existing file is broken;
 /// [`LabError::RunAlreadyRecorded`] when it holds this measurement; [`LabError::NotWritable`]. The
@@ -47,6 +47,10 @@ use crate::temporary::{NotNamed, Temporary};
 pub fn append(measurement: &Measurement, to: &Path) -> Result<Appended, LabError> {
     check(measurement)?;
     let run = Run { id: run_id(measurement), measurement };
+    if !run.reads_back() {
+        let found = "ses textes ne tiendraient pas dans une ligne de 1 Mio".to_owned();
+        return Err(LabError::NotAMeasurement { found });
+    }
     let target = Target::of(to)?;
     loop {
         // Each turn lost means that another process has just created or replaced the file.
@@ -161,6 +165,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Whether a results file with its rows is still read: rows differ in short cells only.
+    fn reads_back(&self) -> bool {
+        // Quotes inside a cell are written twice, others around it, and a separator after it.
+        let written = |cell: String| 2 * cell.len() as u64 + 3;
+        let longest = self.measurement.phases.first().map(|row| self.cells(row).into_iter().map(written).sum());
+        longest.is_none_or(|bytes: u64| bytes <= MAX_RECORD)
+    }
+
     /// The rows as a file of this layout writes them.
     fn rows(&self, layout: &Layout) -> io::Result<Vec<u8>> {
         let mut writer = layout.writer();

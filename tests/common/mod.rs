@@ -4,6 +4,7 @@
 pub mod program;
 
 use std::path::PathBuf;
+use std::process::Command;
 
 use tempfile::TempDir;
 
@@ -29,4 +30,11 @@ impl StandIn {
     pub fn beside(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
+}
+
+/// `program` with 256 MiB to live in: more is refused by the system, and ends it.
+pub fn in_little_memory(program: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 262144; exec \"$@\"", "sh", program]);
+    command
 }
