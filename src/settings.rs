@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::shortened;
+
 /// What libtorch uses, and the names of what it cannot be asked. The sizes of the workspaces need
 /// a GPU; without one they are `null`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -50,9 +52,12 @@ pub const UNREADABLE: [&str; 11] = [
 /// PyTorch 2.11 uses it for segments and, by default, for rounding without a split.
 const LARGE_SEGMENT_BYTES: u64 = 20 << 20;
 
+/// Characters that name settings to people: every setting there is, with an ordinary value.
+const MAX_DIFFERENCES: usize = 600;
+
 impl RuntimeSettings {
     /// What differs from the defaults of PyTorch 2.11, as `name=value`; a name alone is one out of
-    /// [`UNREADABLE`].
+    /// [`UNREADABLE`], in quotes where it is blank.
     pub fn different_from_default(&self) -> Vec<String> {
         let max_split = self.max_split_bytes.map(|bytes| bytes.to_string()).unwrap_or_default();
         let rounding = self.roundup_power2_divisions.iter().map(u64::to_string).collect::<Vec<_>>().join("/");
@@ -80,8 +85,17 @@ impl RuntimeSettings {
         let readable = readable.into_iter().filter(|(_, _, differs)| *differs);
         let mut different: Vec<String> = readable.map(|(name, value, _)| format!("{name}={value}")).collect();
         different.extend(self.workspaces());
-        different.extend(self.set_outside.iter().cloned());
+        // A file may hold names that nobody would see.
+        let blank = |name: &String| name.trim().is_empty();
+        let names = self.set_outside.iter();
+        different.extend(names.map(|name| if blank(name) { format!("{name:?}") } else { name.clone() }));
         different
+    }
+
+    /// The same on one line for people, or none where nothing differs.
+    pub(crate) fn differences(&self) -> Option<String> {
+        let different = self.different_from_default();
+        (!different.is_empty()).then(|| shortened(&different.join(", "), MAX_DIFFERENCES))
     }
 
     /// The workspaces' default depends on the GPU: their sizes tell something only beside a variable
@@ -98,14 +112,12 @@ impl RuntimeSettings {
 
     /// Whether measurements under these settings compare with others, in French.
     pub(crate) fn note(&self) -> String {
-        let different = self.different_from_default();
-        if different.is_empty() {
-            return "Réglages par défaut de PyTorch.".to_owned();
+        match self.differences() {
+            None => "Réglages par défaut de PyTorch.".to_owned(),
+            Some(different) => format!(
+                "Réglages différents de ceux par défaut : {different}. Compteurs et durées ne se comparent qu'à ceux d'une mesure aux mêmes réglages."
+            ),
         }
-        format!(
-            "Réglages différents de ceux par défaut : {}. Compteurs et durées ne se comparent qu'à ceux d'une mesure aux mêmes réglages.",
-            different.join(", ")
-        )
     }
 }
 
@@ -139,7 +151,7 @@ mod tests {
     fn each_setting_that_differs_is_named_with_its_value() {
         assert_eq!(defaults().to_string(), "default");
         assert_eq!(defaults().note(), "Réglages par défaut de PyTorch.");
-        let cases: [(&str, Change); 10] = [
+        let cases: [(&str, Change); 11] = [
             ("allocator_backend=cudaMallocAsync", |s| s.allocator_backend = "cudaMallocAsync".to_owned()),
             ("expandable_segments=true", |s| s.expandable_segments = true),
             ("large_segment_bytes=41943040", |s| s.large_segment_bytes = 41_943_040),
@@ -148,6 +160,7 @@ mod tests {
             ("roundup_power2_divisions=1/2/8", |s| s.roundup_power2_divisions = vec![1, 2, 8]),
             ("garbage_collection_threshold=0.5", |s| s.garbage_collection_threshold = 0.5),
             ("CUDA_LAUNCH_BLOCKING", |s| s.set_outside = vec!["CUDA_LAUNCH_BLOCKING".to_owned()]),
+            (r#""" "\u{a0}""#, |s| s.set_outside = vec![String::new(), "\u{a0}".to_owned()]),
             ("cublas_workspace_bytes=131072 cublaslt_workspace_bytes=131072 CUBLAS_WORKSPACE_CONFIG", |s| {
                 (s.cublas_workspace_bytes, s.cublaslt_workspace_bytes) = (Some(131_072), Some(131_072));
                 s.set_outside = vec!["CUBLAS_WORKSPACE_CONFIG".to_owned()];
@@ -162,5 +175,13 @@ mod tests {
             assert_eq!(settings.to_string(), expected);
             assert!(settings.note().contains(&expected.replace(' ', ", ")), "{}", settings.note());
         }
+    }
+
+    #[test]
+    fn a_long_setting_does_not_hide_what_is_said_of_it() {
+        let settings = RuntimeSettings { allocator_backend: "A".repeat(1 << 20), ..defaults() };
+        let note = settings.note();
+        assert!(note.chars().count() < 1000 && note.ends_with("aux mêmes réglages."), "{} bytes", note.len());
+        assert!(settings.to_string().len() > 1 << 20, "a results file keeps all of it");
     }
 }

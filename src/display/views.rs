@@ -70,7 +70,7 @@ impl Present for Estimate {
 /// Under other settings than the defaults, figures do not compare with those that people know.
 fn warning(view: View, environment: &EnvironmentReport) -> View {
     match &environment.runtime_settings {
-        Some(settings) if !settings.different_from_default().is_empty() => view.note(settings.note()),
+        Some(settings) if settings.differences().is_some() => view.note(settings.note()),
         _ => view,
     }
 }
@@ -84,8 +84,7 @@ impl Present for EnvironmentReport {
             Bfloat16Support::Emulated => "émulé",
         });
         let settings = self.runtime_settings.as_ref().map_or("non lus".to_owned(), |settings| {
-            let different = settings.different_from_default();
-            if different.is_empty() { "par défaut".to_owned() } else { different.join(", ") }
+            settings.differences().unwrap_or_else(|| "par défaut".to_owned())
         });
         let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
         let grid = Grid::new(&[words("Question"), words("Réponse")])

@@ -5,12 +5,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{AllocatorProfile, SimulatedRow, Simulation, simulate};
-use crate::error::{LabError, shortened};
+use crate::error::LabError;
 use crate::json;
 use crate::measure::{Measurement, PhaseRow};
-
-/// Characters of a message that name settings: every setting there is, with an ordinary value.
-const MAX_SETTINGS: usize = 600;
+use crate::settings::RuntimeSettings;
 
 /// Differences between what was measured and what is simulated. `Display` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -52,13 +50,9 @@ pub struct RowComparison {
 /// [`LabError::NotModelled`] when the measurement was made under other settings than the
 /// defaults of PyTorch, or when [`simulate`] refuses its figures.
 pub fn simulation_of(measurement: &Measurement) -> Result<Simulation, LabError> {
-    if let Some(settings) = &measurement.environment.runtime_settings {
-        let different = settings.different_from_default();
-        if !different.is_empty() {
-            // As it stands in a file: it may be of any length, and hold anything.
-            let named = shortened(&different.join(", "), MAX_SETTINGS);
-            return Err(LabError::NotModelled { what: format!("réglages de PyTorch {named}") });
-        }
+    let settings = measurement.environment.runtime_settings.as_ref();
+    if let Some(different) = settings.and_then(RuntimeSettings::differences) {
+        return Err(LabError::NotModelled { what: format!("réglages de PyTorch {different}") });
     }
     // The figures are the file's: no option of a command line is to be corrected.
     simulate(&measurement.configuration.chosen, &AllocatorProfile::of_measurement(measurement))
