@@ -436,7 +436,8 @@ pub(crate) fn shortened(text: &str, limit: usize) -> String {
 
 /// Control characters, and those that change the direction of text.
 pub(crate) fn steers(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// The kernel of a notebook takes its orders from lines of standard output that hold such words:
@@ -485,7 +486,7 @@ mod tests {
     fn long_or_hostile_text_is_shortened_to_one_line() {
         assert_eq!(shortened("abc", 3), "abc");
         assert_eq!(shortened("abcd", 3), "abc…");
-        assert_eq!(shortened("a\u{1b}[31m\nb\u{202e}", 80), "a\u{fffd}[31m\u{fffd}b\u{fffd}");
+        assert_eq!(shortened("a\u{1b}[31m\nb\u{202e}\u{61c}", 80), "a\u{fffd}[31m\u{fffd}b\u{fffd}\u{fffd}");
         assert_eq!(shortened(" 4", 80), " 4");
         assert_eq!(harmless("a\n\u{1b}b"), "a\n\u{fffd}b");
         for text in [harmless("EVCXR_BEGIN_CONTENT text/html"), shortened("a EVCXR_END_CONTENT", 80)] {

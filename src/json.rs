@@ -16,12 +16,17 @@ pub(crate) fn pretty<T: Serialize>(value: &T) -> String {
 /// Only strings from outside hold such characters, or the words that the kernel of a notebook obeys
 /// when they are printed; an escape means the same string, and does nothing.
 fn escaped(mut text: String, character: char) -> String {
-    match character {
-        '\n' => text.push(character),
-        _ if steers(character) => text += &format!("\\u{:04x}", u32::from(character)),
-        _ => text.push(character),
+    if character == '\n' {
+        text.push(character)
+    } else {
+        push_inert(&mut text, character)
     }
     text
+}
+
+/// Adds `character`, as an escape when it steers a terminal or the direction of text.
+pub(crate) fn push_inert(text: &mut String, character: char) {
+    if steers(character) { *text += &format!("\\u{:04x}", u32::from(character)) } else { text.push(character) }
 }
 
 #[cfg(test)]

@@ -461,11 +461,14 @@ fn a_hostile_device_name_is_text_in_every_spreadsheet_and_one_cell() -> Outcome 
     for (hostile, written) in [
         ("=HYPERLINK(\"http://x\";\"a\"),1", "'=HYPERLINK(\"http://x\";\"a\"),1"),
         ("@SUM(1+1)*cmd|' /C calc'!A0", "'@SUM(1+1)*cmd|' /C calc'!A0"),
-        ("-2+3\r\nx,y;z\u{0}", "'-2+3  x,y;z"),
-        ("\t=1", "' =1"),
+        ("-2+3\r\nx,y;z\u{0}", r"'-2+3\u000d\u000ax,y;z\u0000"),
+        ("\t=1", r"\u0009=1"),
+        ("\u{202e}=1\u{061c}\u{2066}", r"\u202e=1\u061c\u2066"),
     ] {
         let mut measurement = measurements()?.swap_remove(0);
         measurement.environment.selected_device_name = Some(hostile.to_owned());
+        let settings = measurement.environment.runtime_settings.get_or_insert_default();
+        settings.set_outside = vec![hostile.to_owned()];
         for start in ["", &one_run()?, &written_with_semicolons()?] {
             let file = folder.path().join("r.csv");
             let _ = fs::remove_file(&file);
@@ -473,6 +476,8 @@ fn a_hostile_device_name_is_text_in_every_spreadsheet_and_one_cell() -> Outcome 
                 fs::write(&file, start)?;
             }
             append(&measurement, &file)?;
+            let steers = |c: char| c.is_control() || "\u{61c}\u{202e}\u{2066}".contains(c);
+            assert!(!fs::read_to_string(&file)?.replace(['\r', '\n'], "").contains(steers), "{hostile:?}");
             let summary = summarize(&file)?;
             let names = summary.environments.iter().filter_map(|entry| entry.environment.device_name.as_deref());
             assert!(names.into_iter().any(|name| name == written), "{hostile:?}: {summary}");

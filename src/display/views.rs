@@ -83,9 +83,10 @@ impl Present for EnvironmentReport {
             Bfloat16Support::Native => "natif",
             Bfloat16Support::Emulated => "émulé",
         });
-        let settings = self.runtime_settings.as_ref().map_or("non lus".to_owned(), |settings| {
-            settings.differences().unwrap_or_else(|| "par défaut".to_owned())
-        });
+        let settings = self
+            .runtime_settings
+            .as_ref()
+            .map_or("non lus".to_owned(), |settings| settings.differences().unwrap_or_else(|| "par défaut".to_owned()));
         let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
         let grid = Grid::new(&[words("Question"), words("Réponse")])
             .row([label("GPU demandé", "requested_device"), self.requested_device.as_str().into()])

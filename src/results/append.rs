@@ -13,6 +13,7 @@ use super::summary::Tally;
 use super::{BLANK_GRID, COLUMNS, RUN_ID, units};
 use crate::error::{LabError, shortened};
 use crate::export::{NewFile, not_synced, not_writable};
+use crate::json::push_inert;
 use crate::measure::{Measurement, PhaseRow, is_complete};
 use crate::settings::RuntimeSettings;
 use crate::table::{MAX_RECORD, Table};
@@ -227,13 +228,13 @@ impl Run<'_> {
 }
 
 /// Text from outside that no spreadsheet takes for a formula: a leading apostrophe makes it text.
-/// Control characters, which a results file refuses, become spaces.
+/// Control characters, which a results file refuses, and those that change the direction of text are
+/// written as in JSON.
 fn not_a_formula(text: &str) -> String {
-    let first = text.trim_start().chars().next();
-    let starts_formula = first.is_some_and(|first| "=+-@＝＋－＠".contains(first));
-    let apostrophe = if starts_formula || text.starts_with(['\t', '\r', '\n']) { "'" } else { "" };
-    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    format!("{apostrophe}{text}")
+    let mut inert = String::with_capacity(text.len());
+    text.chars().for_each(|character| push_inert(&mut inert, character));
+    let first = inert.trim_start().chars().next();
+    if first.is_some_and(|first| "=+-@＝＋－＠".contains(first)) { format!("'{inert}") } else { inert }
 }
 
 /// How a file writes its rows.
@@ -409,9 +410,11 @@ mod tests {
             ("-1", "'-1"),
             ("@SUM(A1)", "'@SUM(A1)"),
             (" =1", "' =1"),
-            ("\t=1", "' =1"),
-            ("\rx", "' x"),
-            ("a\nb=1", "a b=1"),
+            ("\t=1", r"\u0009=1"),
+            ("\rx", r"\u000dx"),
+            ("a\nb=1", r"a\u000ab=1"),
+            ("\u{202e}=1", r"\u202e=1"),
+            ("\u{a0}=1", "'\u{a0}=1"),
             ("＝1", "'＝1"),
         ];
         for (text, written) in cases {
