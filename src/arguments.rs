@@ -17,6 +17,17 @@ pub fn parse_count(name: &str, text: &str) -> Result<u64, LabError> {
         .ok_or_else(|| LabError::invalid(name, text, format!("un entier de 1 à {}, en chiffres seulement", u64::MAX)))
 }
 
+/// The memory of a GPU in bytes: no GPU has less than 1 MiB, but people count in GiB.
+///
+/// # Errors
+/// [`LabError::InvalidArgument`] naming `name`, for anything else.
+pub fn parse_memory(name: &str, text: &str) -> Result<u64, LabError> {
+    const EXPECTED: &str =
+        "un nombre d'octets d'au moins 1048576, en chiffres seulement, par exemple 25769803776 pour 24 Gio";
+    let bytes = parse_count(name, text).ok().filter(|bytes| *bytes >= 1 << 20);
+    bytes.ok_or_else(|| LabError::invalid(name, text, EXPECTED))
+}
+
 /// A seed: a whole number from 0 to 2^63 - 1.
 ///
 /// # Errors

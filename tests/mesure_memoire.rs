@@ -317,6 +317,21 @@ fn a_simulation_needs_no_gpu_and_refuses_like_a_measurement() -> Outcome {
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{option} {value}");
         assert!(stderr(&output).starts_with(&format!("{option} : « {value} » refusé. Accepté : ")));
     }
+    // Gibibytes in the place of bytes would answer a question that nobody asked.
+    for (value, code) in [("24", 2), ("1048575", 2), ("24 Go", 2), ("1048576", 0), ("25769803776", 0)] {
+        let output = run(Path::new(NO_WORKER), &["simulate", "--gpu-memory", value])?;
+        assert_eq!(output.status.code(), Some(code), "{value}");
+        assert_eq!(stderr(&output).contains("par exemple 25769803776 pour 24 Gio"), code == 2, "{}", stderr(&output));
+    }
+    let help = stdout(&run(Path::new(NO_WORKER), &["simulate", "--help"])?);
+    let help: String = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in ["en octets, par exemple 25769803776 pour 24 Gio", "[par défaut : 1024]"] {
+        assert!(help.contains(said), "{help}");
+    }
+    for option in ["--device", "--seed"] {
+        let said = help.split(option).nth(1).map(|rest| rest.split("--").next().unwrap_or_default());
+        assert!(said.is_some_and(|said| said.contains("sans effet sur la simulation")), "{option}: {help}");
+    }
     let unknown: Value = serde_json::from_str(&stdout(&run(Path::new(NO_WORKER), &["simulate"])?))?;
     assert_eq!(unknown["profile"]["evidence"], "assumed");
     Ok(())

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
-use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, parse_seed};
+use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, parse_memory, parse_seed};
 use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
 use iteragpu_lab::explore::plan::parse_base;
 use iteragpu_lab::explore::run::told;
@@ -129,14 +129,17 @@ pub(crate) struct MeasureOptions {
     pub(crate) output: Option<PathBuf>,
 }
 
+// The configuration is that of a measurement, for a comparison; two of its values change no counter.
 #[derive(Args)]
+#[command(mut_arg("device", |arg| arg.help("GPU inscrit dans la configuration, sans effet sur la simulation [par défaut : cuda:0]")))]
+#[command(mut_arg("seed", |arg| arg.help("Graine inscrite dans la configuration, sans effet sur la simulation [par défaut : 1729]")))]
 pub(crate) struct SimulateOptions {
     #[command(flatten)]
     pub(crate) configuration: ConfigurationOptions,
     /// Architecture du GPU : hopper, blackwell, ada, ampere, turing ou unknown [par défaut : unknown]
     #[arg(long, value_name = "NOM", default_value = "unknown", allow_hyphen_values = true)]
     pub(crate) profile: String,
-    /// Mémoire d'un GPU en octets, à comparer à la réserve simulée
+    /// Mémoire d'un GPU en octets, par exemple 25769803776 pour 24 Gio, à comparer à la réserve simulée
     #[arg(long, value_name = "OCTETS", allow_hyphen_values = true)]
     pub(crate) gpu_memory: Option<String>,
 }
@@ -271,7 +274,7 @@ pub(crate) fn extras(options: &MeasureOptions) -> Result<Extras, LabError> {
 
 /// Without a GPU: nothing of it is measured.
 pub(crate) fn simulated(options: &SimulateOptions) -> Result<Simulation, LabError> {
-    let memory = options.gpu_memory.as_deref().map(|bytes| parse_count("gpu_memory", bytes)).transpose()?;
+    let memory = options.gpu_memory.as_deref().map(|bytes| parse_memory("gpu_memory", bytes)).transpose()?;
     let simulation = simulate(&configuration(&options.configuration)?, &options.profile.parse()?)?;
     Ok(match memory {
         Some(bytes) => simulation.beside_memory(bytes),
