@@ -104,7 +104,11 @@ pub fn parse_device(name: &str, text: &str) -> Result<u32, LabError> {
 
 /// `text` when it is one or more ASCII digits and nothing else.
 fn digits(text: &str) -> Option<&str> {
-    (!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())).then_some(text)
+    is_digits(text).then_some(text)
+}
+
+pub(crate) fn is_digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

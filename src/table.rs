@@ -6,6 +6,7 @@ use std::io::{BufRead, BufReader, Chain, Read, Take};
 
 use csv::{ByteRecord, Reader, ReaderBuilder, Terminator};
 
+use crate::arguments::is_digits;
 use crate::error::LabError;
 
 /// A CSV file whose header has been checked against the columns that it must have.
@@ -265,10 +266,6 @@ fn grouped_number(text: &str) -> Option<u64> {
         return None;
     }
     groups.concat().parse().ok()
-}
-
-fn is_digits(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Line on which a record starts.

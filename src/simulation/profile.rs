@@ -4,6 +4,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::arguments::is_digits;
 use crate::error::LabError;
 use crate::measure::Measurement;
 
@@ -63,18 +64,27 @@ impl AllocatorProfile {
         Self::at(ARCHITECTURES.len() - 1)
     }
 
-    /// The profile of a compute capability such as `9.0`.
-    pub fn of_compute_capability(capability: &str) -> Self {
+    /// The profile of a compute capability such as `9.0`; [`AllocatorProfile::unknown`] for one that
+    /// PyTorch 2.11 does not tell apart.
+    ///
+    /// # Errors
+    /// [`LabError::InvalidArgument`] for another text, such as a GPU's name.
+    pub fn of_compute_capability(capability: &str) -> Result<Self, LabError> {
+        if !capability.split_once('.').is_some_and(|(major, minor)| is_digits(major) && is_digits(minor)) {
+            let expected = "une capacité de calcul, comme 9.0";
+            return Err(LabError::invalid("compute_capability", capability, expected));
+        }
         let place =
             ARCHITECTURES.iter().position(|(_, starts, ..)| starts.iter().any(|start| capability.starts_with(start)));
-        place.map_or_else(Self::unknown, Self::at)
+        Ok(place.map_or_else(Self::unknown, Self::at))
     }
 
-    /// The profile of a measurement's GPU, with the sizes that PyTorch told there, if it did.
+    /// The profile of a measurement's GPU, with the sizes that PyTorch told there, if it did. What a file
+    /// says of the GPU that nobody understands leaves it unknown.
     pub fn of_measurement(measurement: &Measurement) -> Self {
         let environment = &measurement.environment;
         let capability = environment.selected_device_compute_capability.as_deref().unwrap_or_default();
-        let profile = Self::of_compute_capability(capability);
+        let profile = Self::of_compute_capability(capability).unwrap_or_else(|_| Self::unknown());
         let told = environment.runtime_settings.as_ref();
         match told.map(|told| (told.cublas_workspace_bytes, told.cublaslt_workspace_bytes)) {
             Some((Some(cublas_workspace_bytes), Some(cublaslt_workspace_bytes))) => {
@@ -108,7 +118,7 @@ mod tests {
 
     /// As the code of PyTorch 2.11.0 has it: one value for compute capability 9.0, another for the rest.
     #[test]
-    fn only_compute_capability_9_0_has_the_large_workspace() {
+    fn only_compute_capability_9_0_has_the_large_workspace() -> Result<(), LabError> {
         let cases = [
             ("9.0", "hopper", 33_554_432),
             ("8.0", "ampere", 8_519_680),
@@ -119,12 +129,21 @@ mod tests {
             ("12.0", "blackwell", 8_519_680),
         ];
         for (capability, name, bytes) in cases {
-            let profile = AllocatorProfile::of_compute_capability(capability);
+            let profile = AllocatorProfile::of_compute_capability(capability)?;
             assert_eq!((profile.name.as_str(), profile.cublas_workspace_bytes), (name, bytes), "{capability}");
             assert_ne!(profile.evidence, Evidence::Assumed);
         }
-        for unknown in ["", "9.1", "A100", "7.0"] {
-            assert_eq!(AllocatorProfile::of_compute_capability(unknown), AllocatorProfile::unknown(), "{unknown}");
+        for unknown in ["9.1", "7.0", "100.0", "99999999999999999999.0"] {
+            assert_eq!(AllocatorProfile::of_compute_capability(unknown)?, AllocatorProfile::unknown(), "{unknown}");
+        }
+        Ok(())
+    }
+
+    #[test]
+    fn a_name_is_no_compute_capability() {
+        for text in ["", "A100", "8", "8.", ".0", "8.x", "9.0a", "sm_90", "9,0", " 9.0", "9.0.1", "8.-1", "٩.٠"] {
+            let refused = AllocatorProfile::of_compute_capability(text);
+            assert!(matches!(&refused, Err(LabError::InvalidArgument { .. })), "{text}: {refused:?}");
         }
     }
 }
