@@ -293,7 +293,7 @@ impl LabError {
             Self::NotModelled { what } => Explanation::of_file(
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
-                "Elle suit PyTorch 2.11 à ses réglages par défaut, jusqu'à un million de répétitions et moins de 2^64 octets ; mesurez de nouveau dans ces limites.",
+                "Elle suit PyTorch 2.11 pour CUDA, à ses réglages par défaut, jusqu'à un million de répétitions et moins de 2^64 octets ; mesurez de nouveau dans ces limites.",
             ),
             Self::NothingToCompare { reason } => Explanation::of_file(
                 reason.trim_end_matches('.'),

@@ -190,6 +190,18 @@ pub struct SyntheticModel {
     pub parameter_bytes: u64,
 }
 
+impl SyntheticModel {
+    /// The only model that is measured and simulated. `config` has been checked, so that its sizes can be counted.
+    pub(crate) fn of(config: &MeasureConfig) -> Self {
+        let parameter_count = 2 * config.width * (config.width + 1);
+        Self {
+            definition: "Linear(width,width), GELU, Linear(width,width)".to_owned(),
+            parameter_count,
+            parameter_bytes: parameter_count * config.dtype.bytes(),
+        }
+    }
+}
+
 /// SHA-256 of tensors' raw bytes (contiguous, little endian), in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Digests {
@@ -352,11 +364,9 @@ fn measure_by(
     }
     let is_consistent = environment.is_consistent();
     let environment = EnvironmentReport::of_worker(&config.device, environment);
-    let parameters = [2, config.width, config.width + 1].iter().product::<u64>();
     if !is_consistent
         || !environment.selected_device_available
-        || synthetic_model.parameter_count != parameters
-        || synthetic_model.parameter_bytes != parameters * config.dtype.bytes()
+        || synthetic_model != SyntheticModel::of(config)
         || digests_sha256.is_some() != extras.digest
         || !device_time::answers(extras.device_passes, device_time.as_deref())
     {

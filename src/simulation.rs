@@ -168,17 +168,12 @@ pub fn simulate(config: &MeasureConfig, profile: &AllocatorProfile) -> Result<Si
     run.phase(PHASES[3], 0, Some(config.warmup), |run| run.warmup(config.warmup, &mut program));
     run.warm_forwards(config.repeats, &mut program);
 
-    let parameter_count = 2 * config.width * (config.width + 1);
     Ok(Simulation {
         kind: "allocator_simulation".to_owned(),
         simulated_torch_version: "2.11.0".to_owned(),
         profile: profile.clone(),
         configuration: config.clone(),
-        synthetic_model: SyntheticModel {
-            definition: "Linear(width,width), GELU, Linear(width,width)".to_owned(),
-            parameter_count,
-            parameter_bytes: parameter_count * config.dtype.bytes(),
-        },
+        synthetic_model: SyntheticModel::of(config),
         phases: run.rows,
         breakdown: run.highest,
         gpu_memory: None,

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::StandIn;
 use iteragpu_lab::results::{COLUMNS, Spread, read_measurement, run_id};
-use iteragpu_lab::simulation::simulation_of;
+use iteragpu_lab::simulation::{Simulation, simulation_of};
 use iteragpu_lab::{LabError, Measurement, Summary, accepted_units, append, summarize};
 use proptest::prelude::*;
 use serde::Deserialize;
@@ -401,6 +401,13 @@ fn broken_files_are_refused_by_line_and_column_and_left_alone() -> Outcome {
     Ok(())
 }
 
+/// What a measurement's simulation would be, with one contradiction.
+fn simulated(measurement: &Measurement, change: fn(&mut Simulation)) -> Option<Simulation> {
+    let mut simulation = simulation_of(measurement).ok()?;
+    change(&mut simulation);
+    Some(simulation)
+}
+
 #[test]
 fn what_is_no_measurement_is_refused_and_creates_nothing() -> Outcome {
     let good = measurements()?.swap_remove(0);
@@ -428,6 +435,12 @@ fn what_is_no_measurement_is_refused_and_creates_nothing() -> Outcome {
         ("de inputs 0 sont impossibles", changed(|m| m.phases[1].peak_allocated_bytes = 0)),
         ("de model_load 0 sont impossibles", changed(|m| m.phases[0].end_allocated_bytes = 0)),
         ("de warmup 0 sont impossibles", changed(|m| m.phases[3].end_reserved_bytes = 1)),
+        ("synthetic_model", changed(|m| m.synthetic_model.parameter_count += 1)),
+        ("synthetic_model", changed(|m| m.synthetic_model.parameter_bytes = 0)),
+        ("synthetic_model", changed(|m| m.synthetic_model.definition = "Linear".to_owned())),
+        ("simulation", changed(|m| m.simulation = simulated(m, |s| s.kind = "allocator_measurement".to_owned()))),
+        ("simulation", changed(|m| m.simulation = simulated(m, |s| s.configuration.width += 1))),
+        ("simulation", changed(|m| m.simulation = simulated(m, |s| s.synthetic_model.parameter_count = 1))),
     ];
     let folder = tempfile::tempdir()?;
     let json = folder.path().join("m.json");

@@ -2,8 +2,10 @@
 
 use std::fs;
 
-use iteragpu_lab::simulation::{AllocatorProfile, BlockId, CachingAllocator, compare_with_simulation, simulate};
-use iteragpu_lab::{Dtype, LabError, MeasureConfig, Measurement};
+use iteragpu_lab::simulation::{
+    AllocatorProfile, BlockId, CachingAllocator, Evidence, compare_with_simulation, simulate,
+};
+use iteragpu_lab::{Dtype, EnvironmentReport, LabError, MeasureConfig, Measurement};
 use proptest::prelude::*;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -45,6 +47,40 @@ fn other_settings_are_not_modelled() -> Outcome {
     settings.expandable_segments = true;
     let refused = compare_with_simulation(&measurement).map(|_| ()).map_err(|error| error.to_string());
     assert!(refused.is_err_and(|text| text.contains("expandable_segments=true")));
+    Ok(())
+}
+
+#[test]
+fn another_pytorch_is_not_modelled() -> Outcome {
+    type Change = fn(&mut EnvironmentReport);
+    let cases: [(&str, Change); 5] = [
+        ("PyTorch 2.10.0+cu128", |e| e.torch_version = Some("2.10.0+cu128".to_owned())),
+        ("PyTorch 2.110.0", |e| e.torch_version = Some("2.110.0".to_owned())),
+        ("PyTorch 2.12.0", |e| e.torch_version = Some("2.12.0\n".to_owned() + &"A".repeat(1 << 20))),
+        ("PyTorch de version inconnue", |e| e.torch_version = None),
+        ("PyTorch pour ROCm", |e| e.hip_build_version = Some("6.4".to_owned())),
+    ];
+    for (expected, change) in cases {
+        let mut measurement = measurements()?.swap_remove(1);
+        change(&mut measurement.environment);
+        let refused = compare_with_simulation(&measurement);
+        assert!(matches!(&refused, Err(LabError::NotModelled { what }) if what.starts_with(expected)), "{refused:?}");
+        let said = refused.map(|_| ()).map_err(|error| error.to_string()).err().unwrap_or_default();
+        assert!(said.chars().count() < 500 && !said.contains('\n'), "{said}");
+    }
+    Ok(())
+}
+
+/// The defaults of the GPU's architecture take the place of sizes that PyTorch did not tell.
+#[test]
+fn a_measurement_without_settings_is_compared_and_the_evidence_says_with_what() -> Outcome {
+    let mut measurement = measurements()?.swap_remove(1);
+    assert_eq!(compare_with_simulation(&measurement)?.profile.evidence, Evidence::Told);
+    measurement.environment.runtime_settings = None;
+    let comparison = compare_with_simulation(&measurement)?;
+    assert_eq!((comparison.identical, comparison.profile.evidence), (true, Evidence::Measured));
+    measurement.environment.selected_device_compute_capability = Some("A100".to_owned());
+    assert_eq!(compare_with_simulation(&measurement)?.profile.evidence, Evidence::Assumed);
     Ok(())
 }
 

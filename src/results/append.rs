@@ -14,8 +14,9 @@ use super::{BLANK_GRID, COLUMNS, RUN_ID, units};
 use crate::error::{LabError, shortened};
 use crate::export::{NewFile, not_synced, not_writable};
 use crate::json::push_inert;
-use crate::measure::{Measurement, PhaseRow, is_complete};
+use crate::measure::{Measurement, PhaseRow, SyntheticModel, is_complete};
 use crate::settings::RuntimeSettings;
+use crate::simulation::Simulation;
 use crate::table::{MAX_RECORD, Table};
 use crate::temporary::{NotNamed, Temporary};
 
@@ -147,6 +148,9 @@ fn check(measurement: &Measurement) -> Result<(), LabError> {
     if let Err(error) = measurement.configuration.chosen.check() {
         return refused(format!("la configuration n'est pas acceptée ({error})"));
     }
+    if let Some(key) = contradiction(measurement) {
+        return refused(format!("{key} contredit la configuration"));
+    }
     if !is_complete(&measurement.configuration.chosen, &measurement.phases) {
         return refused(format!(
             "{} phases, dont une manque, se répète ou n'est pas à sa place",
@@ -157,6 +161,21 @@ fn check(measurement: &Measurement) -> Result<(), LabError> {
         Some(row) => refused(format!("la durée ou les compteurs de {} {} sont impossibles", row.phase, row.run_index)),
         None => Ok(()),
     }
+}
+
+/// The key that does not go with the configuration, which has been checked.
+fn contradiction(measurement: &Measurement) -> Option<&'static str> {
+    let chosen = &measurement.configuration.chosen;
+    let model = SyntheticModel::of(chosen);
+    let goes_with = |simulation: &Simulation| {
+        simulation.kind == "allocator_simulation"
+            && simulation.configuration == *chosen
+            && simulation.synthetic_model == model
+    };
+    if measurement.synthetic_model != model {
+        return Some("synthetic_model");
+    }
+    measurement.simulation.as_ref().is_some_and(|simulation| !goes_with(simulation)).then_some("simulation")
 }
 
 /// A measurement on its way into a file.

@@ -5,10 +5,14 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::{AllocatorProfile, SimulatedRow, Simulation, simulate};
-use crate::error::LabError;
+use crate::environment::EnvironmentReport;
+use crate::error::{LabError, shortened};
 use crate::json;
 use crate::measure::{Measurement, PhaseRow};
 use crate::settings::RuntimeSettings;
+
+/// Characters of a version in a message.
+const MAX_VERSION: usize = 40;
 
 /// Differences between what was measured and what is simulated. `Display` prints it as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,16 +51,31 @@ pub struct RowComparison {
 /// Simulates the configuration of a measurement, for its GPU.
 ///
 /// # Errors
-/// [`LabError::NotModelled`] when the measurement was made under other settings than the
-/// defaults of PyTorch, or when [`simulate`] refuses its figures.
+/// [`LabError::NotModelled`] when the measurement was made by another version than PyTorch 2.11
+/// for CUDA, or under other settings than its defaults, or when [`simulate`] refuses its figures.
 pub fn simulation_of(measurement: &Measurement) -> Result<Simulation, LabError> {
-    let settings = measurement.environment.runtime_settings.as_ref();
-    if let Some(different) = settings.and_then(RuntimeSettings::differences) {
-        return Err(LabError::NotModelled { what: format!("réglages de PyTorch {different}") });
+    if let Some(what) = not_modelled(&measurement.environment) {
+        return Err(LabError::NotModelled { what });
     }
     // The figures are the file's: no option of a command line is to be corrected.
     simulate(&measurement.configuration.chosen, &AllocatorProfile::of_measurement(measurement))
         .map_err(|error| LabError::NotModelled { what: error.to_string().trim_end_matches('.').to_owned() })
+}
+
+/// What of an environment the simulation does not follow. Where nothing is said of settings, the evidence
+/// of the profile tells what was taken.
+fn not_modelled(environment: &EnvironmentReport) -> Option<String> {
+    let shown = |text: &str| shortened(text, MAX_VERSION);
+    if let Some(version) = &environment.hip_build_version {
+        return Some(format!("PyTorch pour ROCm (HIP {})", shown(version)));
+    }
+    match &environment.torch_version {
+        None => return Some("PyTorch de version inconnue".to_owned()),
+        Some(version) if !version.starts_with("2.11.") => return Some(format!("PyTorch {}", shown(version))),
+        Some(_) => {}
+    }
+    let different = environment.runtime_settings.as_ref().and_then(RuntimeSettings::differences);
+    different.map(|different| format!("réglages de PyTorch {different}"))
 }
 
 /// Simulates the configuration of a measurement and compares every counter.
