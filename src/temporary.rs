@@ -10,7 +10,8 @@ use tempfile::{Builder, NamedTempFile};
 
 use crate::error::io_words;
 
-const PREFIX: &str = ".iteragpu-";
+/// Long enough that nobody else gives a file such a name: what is left over under it is removed.
+const PREFIX: &str = ".iteragpu-lab-incomplete-";
 const SUFFIX: &str = ".tmp";
 /// tempfile draws that many ASCII letters and digits.
 const DRAWN: usize = 6;
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_goes_with_the_next_file() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
-        fs::write(folder.path().join(".iteragpu-aB3xY9.tmp"), "half a f")?;
+        fs::write(folder.path().join(".iteragpu-lab-incomplete-aB3xY9.tmp"), "half a f")?;
         Temporary::in_folder(folder.path())?.replace(&folder.path().join("a"))?;
         assert_eq!(names(folder.path())?, ["a"]);
         Ok(())
@@ -271,19 +272,20 @@ mod tests {
         let folder = tempfile::tempdir()?;
         let at = |name: &str| folder.path().join(name);
         let foreign = [
-            "iteragpu-aB3xY9.tmp",
-            ".iteragpu-aB3xY9",
-            ".iteragpu-aB3xY.tmp",
-            ".iteragpu-a-3xY9.tmp",
-            ".iteragpu-.tmp",
+            "iteragpu-lab-incomplete-aB3xY9.tmp",
+            ".iteragpu-backup.tmp",
+            ".iteragpu-lab-incomplete-aB3xY9",
+            ".iteragpu-lab-incomplete-aB3xY.tmp",
+            ".iteragpu-lab-incomplete-a-3xY9.tmp",
+            ".iteragpu-lab-incomplete-.tmp",
         ];
         for name in foreign {
             fs::write(at(name), "")?;
         }
-        fs::create_dir(at(".iteragpu-folder.tmp"))?;
-        symlink(at(foreign[0]), at(".iteragpu-linked.tmp"))?;
-        symlink(at("nowhere"), at(".iteragpu-lnkgon.tmp"))?;
-        let later = File::create(at(".iteragpu-later0.tmp"))?;
+        fs::create_dir(at(".iteragpu-lab-incomplete-folder.tmp"))?;
+        symlink(at(foreign[0]), at(".iteragpu-lab-incomplete-linked.tmp"))?;
+        symlink(at("nowhere"), at(".iteragpu-lab-incomplete-lnkgon.tmp"))?;
+        let later = File::create(at(".iteragpu-lab-incomplete-later0.tmp"))?;
         later.set_modified(SystemTime::now() + Duration::from_secs(3600))?;
         let in_use = Temporary::in_folder(folder.path())?;
         let before = names(folder.path())?;
@@ -297,7 +299,7 @@ mod tests {
     #[test]
     fn another_users_file_stays() -> io::Result<()> {
         let folder = tempfile::tempdir()?;
-        let file = folder.path().join(".iteragpu-aB3xY9.tmp");
+        let file = folder.path().join(".iteragpu-lab-incomplete-aB3xY9.tmp");
         fs::write(&file, "")?;
         if let Err(error) = std::os::unix::fs::chown(&file, Some(12345), None) {
             // Not `eprintln!`, which the harness hides when a test passes.

@@ -156,6 +156,26 @@ fn rows_are_added_to_nothing_but_a_results_file() -> Outcome {
     Ok(())
 }
 
+/// Leftovers of killed processes are removed; a person's file has another name, whatever it looks like.
+#[test]
+fn a_persons_own_file_is_no_leftover() -> Outcome {
+    let place = Place::new()?;
+    let own = [".iteragpu-backup.tmp", ".iteragpu-aB3xY9.tmp"];
+    for name in own {
+        fs::write(place.at(name), "mine")?;
+    }
+    let to = place.at("r.csv");
+    assert!(finish(&mut place.append(&to))?.status.success());
+    // Rows are added to a copy, and with it leftovers go.
+    fs::remove_file(&place.measurement)?;
+    assert!(finish(&mut place.measure(&place.measurement))?.status.success());
+    assert!(finish(&mut place.append(&to))?.status.success());
+    for name in own {
+        assert_eq!(fs::read(place.at(name))?, b"mine", "{name}");
+    }
+    Ok(())
+}
+
 #[test]
 fn a_folder_that_cannot_be_reached_is_named_with_its_reason() -> Outcome {
     let place = Place::new()?;

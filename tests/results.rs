@@ -711,7 +711,7 @@ fn killed_at_any_moment_it_leaves_the_old_file_or_the_new_one() -> Outcome {
         // What a killed process leaves behind is in nobody's way, its lock least of all.
     }
     assert_eq!((olds + news, olds > 0), (40, true));
-    fs::write(folder.path().join(".iteragpu-aB3xY9.tmp"), &old)?;
+    fs::write(folder.path().join(".iteragpu-lab-incomplete-aB3xY9.tmp"), &old)?;
     fs::write(&file, &old)?;
     assert!(run(&arguments, folder.path())?.status.success());
     // Nor does it stay.

@@ -280,7 +280,7 @@ fn the_file_is_replaced_whole_with_its_permissions_and_behind_its_link() -> Resu
     let planted = Folder::with(&with(REMOVABLE[0].0))?;
     fs::set_permissions(&planted.file, Permissions::from_mode(0o640))?;
     // What a killed run has left goes as well.
-    fs::write(planted.folder.path().join(".iteragpu-aB3xY9.tmp"), "")?;
+    fs::write(planted.folder.path().join(".iteragpu-lab-incomplete-aB3xY9.tmp"), "")?;
     let elsewhere = tempfile::tempdir()?;
     let link = elsewhere.path().join("link.ipynb");
     symlink(&planted.file, &link)?;

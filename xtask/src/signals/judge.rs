@@ -82,7 +82,7 @@ pub fn files(folder: &Path, expected: &str, may_leave: bool, verdict: &mut Verdi
 }
 
 pub fn is_temporary(name: &str) -> bool {
-    name.starts_with(".iteragpu-") && name.ends_with(".tmp")
+    name.starts_with(".iteragpu-lab-incomplete-") && name.ends_with(".tmp")
 }
 
 /// A measurement's file is whole.
@@ -108,7 +108,7 @@ mod tests {
     fn a_half_file_and_a_forgotten_one_are_found() -> Result<()> {
         let folder = tempfile::tempdir()?;
         fs::write(folder.path().join("m.json"), "{\"schema_version\":1,")?;
-        fs::write(folder.path().join(".iteragpu-aB3xY9.tmp"), "")?;
+        fs::write(folder.path().join(".iteragpu-lab-incomplete-aB3xY9.tmp"), "")?;
         let mut verdict = Verdict::default();
         assert!(files(folder.path(), "m.json", true, &mut verdict)? && verdict.leftover);
         assert!(verdict.faults.is_empty());
