@@ -1,6 +1,7 @@
 //! What the commands share: clap in French, and exit codes.
 
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 
 use clap::builder::StyledStr;
@@ -63,7 +64,7 @@ pub fn fail_at_the_size_limit() {
 pub fn answer_clap(error: &clap::Error) -> ExitCode {
     let asked_for = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     if asked_for {
-        return print_result(&error.render().to_string());
+        return print_result(&error.render().to_string().trim_end());
     }
     complain(&refusal(error));
     ExitCode::from(2)
@@ -113,10 +114,10 @@ fn context_text(value: &ContextValue) -> String {
     }
 }
 
-/// Prints a result, ended by one newline, on standard output.
-pub fn print_result(text: &str) -> ExitCode {
-    let mut output = io::stdout().lock();
-    match writeln!(output, "{}", text.trim_end()).and_then(|()| output.flush()) {
+/// Prints a result and a newline on standard output, piece by piece as it is made.
+pub fn print_result(result: &dyn Display) -> ExitCode {
+    let mut output = BufWriter::new(io::stdout().lock());
+    match writeln!(output, "{result}").and_then(|()| output.flush()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&format!("Le résultat n'a pas pu être écrit sur la sortie standard ({}).", io_words(&error)));

@@ -199,7 +199,7 @@ impl EnvironmentReport {
 
 impl fmt::Display for EnvironmentReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

@@ -74,7 +74,7 @@ pub fn estimate_weights(parameters: u64, bits: u32, reserve_gib: &str) -> Result
 
 impl fmt::Display for Estimate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

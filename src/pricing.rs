@@ -143,7 +143,7 @@ impl PriceList {
                 price_per_gpu_day_is_rounded: per_day.is_rounded,
             }
         });
-        json::pretty(&offers.collect::<Vec<_>>())
+        json::Pretty(&offers.collect::<Vec<_>>()).to_string()
     }
 
     /// The offer of one model and one term.
@@ -337,7 +337,7 @@ pub struct Quote {
 
 impl fmt::Display for Quote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

@@ -213,7 +213,7 @@ impl Simulation {
 
 impl fmt::Display for Simulation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

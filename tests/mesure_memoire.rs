@@ -337,6 +337,16 @@ fn a_simulation_needs_no_gpu_and_refuses_like_a_measurement() -> Outcome {
     Ok(())
 }
 
+/// Tens of megabytes of JSON are written as they are made.
+#[test]
+fn many_repetitions_are_printed_in_little_memory() -> Outcome {
+    let mut command = common::in_little_memory(env!("CARGO_BIN_EXE_mesure-memoire"));
+    let output = command.args(["simulate", "--repeats", "100000"]).output()?;
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    assert!(output.stdout.len() > 30_000_000 && output.stdout.ends_with(b"\n}\n"), "{} bytes", output.stdout.len());
+    Ok(())
+}
+
 #[test]
 fn a_comparison_ends_with_1_at_the_slightest_difference() -> Outcome {
     let kept = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;

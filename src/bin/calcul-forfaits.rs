@@ -47,7 +47,7 @@ pub(crate) struct Options {
 fn main() -> ExitCode {
     fail_at_the_size_limit();
     match parse(std::env::args_os()) {
-        Ok(options) => run(&options).map_or_else(fail, |text| print_result(&text)),
+        Ok(options) => run(&options).map_or_else(fail, |text| print_result(&text.trim_end())),
         Err(error) => answer_clap(&error),
     }
 }

@@ -219,17 +219,15 @@ pub(crate) fn parse(arguments: impl Iterator<Item = OsString>) -> Result<Line, c
 
 fn run(task: Task) -> ExitCode {
     match task {
-        Task::Estimate(options) => estimate(&options).map_or_else(fail, |result| print_result(&result.to_string())),
-        Task::Environment(options) => {
-            environment(&options).map_or_else(fail, |report| print_result(&report.to_string()))
-        }
+        Task::Estimate(options) => estimate(&options).map_or_else(fail, |result| print_result(&result)),
+        Task::Environment(options) => environment(&options).map_or_else(fail, |report| print_result(&report)),
         Task::Measure(options) => measure(&options).unwrap_or_else(fail),
-        Task::Simulate(options) => simulated(&options).map_or_else(fail, |found| print_result(&found.to_string())),
+        Task::Simulate(options) => simulated(&options).map_or_else(fail, |found| print_result(&found)),
         Task::Compare(options) => compare(&options).unwrap_or_else(fail),
         Task::Explore(options) => explored(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Summary(options)) => {
-            summarize(&options.file).map_or_else(fail, |summary| print_result(&summary.to_string()))
+            summarize(&options.file).map_or_else(fail, |summary| print_result(&summary))
         }
     }
 }
@@ -262,7 +260,7 @@ fn measure(options: &MeasureOptions) -> Result<ExitCode, LabError> {
         measurement.simulation = simulation_of(&measurement).map_err(refused).ok();
     }
     Ok(match file {
-        None => print_result(&measurement.to_string()),
+        None => print_result(&measurement),
         Some(file) => save(&file, &measurement),
     })
 }
@@ -284,7 +282,7 @@ pub(crate) fn simulated(options: &SimulateOptions) -> Result<Simulation, LabErro
 
 fn compare(options: &CompareOptions) -> Result<ExitCode, LabError> {
     let comparison = compare_with_simulation(&read_measurement(&options.file)?)?;
-    let printed = print_result(&comparison.to_string());
+    let printed = print_result(&comparison);
     Ok(if comparison.identical { printed } else { ExitCode::FAILURE })
 }
 
@@ -357,7 +355,7 @@ fn save(file: &NewFile, measurement: &Measurement) -> ExitCode {
         }
         Err(error) => {
             complain(&format!("{error} La mesure est donnée sur la sortie standard."));
-            print_result(&measurement.to_string());
+            print_result(measurement);
             ExitCode::FAILURE
         }
     }

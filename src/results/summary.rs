@@ -70,7 +70,7 @@ pub struct Summary {
 
 impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

@@ -64,7 +64,7 @@ pub struct AcceptedUnits {
 
 impl fmt::Display for AcceptedUnits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }
 

@@ -32,9 +32,9 @@ impl StandIn {
     }
 }
 
-/// `program` with 256 MiB to live in: more is refused by the system, and ends it.
+/// `program` with 100 MiB to live in: more is refused by the system, and ends it.
 pub fn in_little_memory(program: &str) -> Command {
     let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 262144; exec \"$@\"", "sh", program]);
+    command.args(["-c", "ulimit -v 102400; exec \"$@\"", "sh", program]);
     command
 }
