@@ -5,6 +5,7 @@
 //! background from the page, so that light and dark themes both work. Every text is escaped.
 
 mod chart;
+mod compare_views;
 #[cfg(feature = "csv")]
 mod csv_views;
 mod figures;

@@ -171,9 +171,9 @@ pub enum LabError {
         what: String,
     },
 
-    /// There is no measurement to compare.
+    /// A measurement to compare is missing, or both are one and the same.
     NothingToCompare {
-        /// Why there is no measurement.
+        /// Which, and why, in French.
         reason: String,
     },
 

@@ -9,7 +9,7 @@
 //! 3. [`environment`] and [`settings`]: which GPU runtime can be reached, under which settings, and
 //!    the reason when none can;
 //! 4. [`simulation`]: the allocator's counters before the run, without a GPU;
-//! 5. [`mod@measure`]: configuration, phase rows and the measurement;
+//! 5. [`mod@measure`]: configuration, phase rows and the measurement; [`compare`]: two measurements;
 //! 6. [`worker`] and [`protocol`]: one fresh process a trial, the only one that loads libtorch;
 //! 7. [`export`]: a new file or nothing;
 //! 8. [`pricing`]: a price list to the price of a fixed term;
@@ -37,6 +37,7 @@
 pub mod arguments;
 #[cfg(feature = "cli")]
 pub mod cli;
+pub mod compare;
 pub mod display;
 pub mod environment;
 pub mod error;
@@ -53,12 +54,14 @@ pub mod protocol;
 pub mod results;
 pub mod settings;
 pub mod simulation;
+mod spread;
 #[cfg(feature = "csv")]
 mod table;
 #[doc(hidden)]
 pub mod temporary;
 pub mod worker;
 
+pub use compare::{MeasurementComparison, compare_measurement_outcomes, compare_measurements};
 pub use display::{Present, Shown, outcome_text, show};
 pub use environment::{EnvironmentReport, environment_report};
 pub use error::{Explanation, LabError};

@@ -429,6 +429,18 @@ fn check_row(config: &MeasureConfig, position: u64, row: &PhaseRow) -> Result<()
 }
 
 impl PhaseRow {
+    /// The six, in the order of the fields.
+    pub(crate) fn counters(&self) -> [u64; 6] {
+        [
+            self.baseline_allocated_bytes,
+            self.baseline_reserved_bytes,
+            self.end_allocated_bytes,
+            self.end_reserved_bytes,
+            self.peak_allocated_bytes,
+            self.peak_reserved_bytes,
+        ]
+    }
+
     /// Whether counters and time can be those of one phase. Zeros, as an allocator without counters
     /// gives them, cannot.
     pub(crate) fn is_consistent(&self) -> bool {

@@ -9,10 +9,11 @@ mod units;
 
 pub use append::{Appended, append, read_measurement, run_id};
 pub use summary::{
-    ConfigurationSummary, EnvironmentSummary, PhaseSummary, RowConfiguration, RowEnvironment, Spread, Summary,
-    summarize,
+    ConfigurationSummary, EnvironmentSummary, PhaseSummary, RowConfiguration, RowEnvironment, Summary, summarize,
 };
 pub use units::{AcceptedUnits, UnitSet, accepted_units};
+
+pub use crate::spread::Spread;
 
 /// Columns of a results file, in the order in which it is written. A file may hold them in
 /// another order. A measurement fills those up to `peak_reserved_bytes`, people the others.

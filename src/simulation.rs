@@ -73,6 +73,20 @@ pub struct SimulatedRow {
     pub iterations: Option<u64>,
 }
 
+impl SimulatedRow {
+    /// The six, in the order of the fields.
+    pub(crate) fn counters(&self) -> [u64; 6] {
+        [
+            self.baseline_allocated_bytes,
+            self.baseline_reserved_bytes,
+            self.end_allocated_bytes,
+            self.end_reserved_bytes,
+            self.peak_allocated_bytes,
+            self.peak_reserved_bytes,
+        ]
+    }
+}
+
 /// Parts of the reserved memory in bytes; the first six add up to the last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breakdown {

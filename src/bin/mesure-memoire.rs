@@ -20,7 +20,7 @@ use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, si
 use iteragpu_lab::worker::WorkerProgram;
 use iteragpu_lab::{
     EnvironmentReport, Estimate, LabError, MeasureConfig, Measurement, NewFile, PhaseRow, Saved, append,
-    environment_report, estimate_weights, show, summarize,
+    compare_measurements, environment_report, estimate_weights, show, summarize,
 };
 
 #[derive(Parser)]
@@ -44,7 +44,7 @@ pub(crate) enum Task {
     Measure(MeasureOptions),
     /// Simule les compteurs d'une mesure, sans GPU
     Simulate(SimulateOptions),
-    /// Compare une mesure à sa simulation, compteur par compteur ; code 1 au moindre écart
+    /// Compare une mesure à sa simulation, code 1 au moindre écart ; ou deux mesures entre elles
     Compare(CompareOptions),
     /// Mesure de nombreux points, une dimension variant à la fois, chacun dans des processus neufs
     Explore(Box<ExploreOptions>),
@@ -146,9 +146,12 @@ pub(crate) struct SimulateOptions {
 
 #[derive(Args)]
 pub(crate) struct CompareOptions {
-    /// Fichier JSON d'une mesure, tel que l'écrit measure --output
+    /// Fichier JSON d'une mesure, tel que l'écrit measure --output ; seule, elle est comparée à sa simulation
     #[arg(value_name = "FICHIER")]
     file: PathBuf,
+    /// Fichier d'une autre mesure, comparée à la première à la place de la simulation
+    #[arg(value_name = "AUTRE_FICHIER")]
+    other: Option<PathBuf>,
 }
 
 #[derive(Args)]
@@ -281,7 +284,12 @@ pub(crate) fn simulated(options: &SimulateOptions) -> Result<Simulation, LabErro
 }
 
 fn compare(options: &CompareOptions) -> Result<ExitCode, LabError> {
-    let comparison = compare_with_simulation(&read_measurement(&options.file)?)?;
+    let measurement = read_measurement(&options.file)?;
+    if let Some(other) = &options.other {
+        let comparison = compare_measurements(&measurement, &read_measurement(other)?)?;
+        return Ok(print_result(&comparison));
+    }
+    let comparison = compare_with_simulation(&measurement)?;
     let printed = print_result(&comparison);
     Ok(if comparison.identical { printed } else { ExitCode::FAILURE })
 }

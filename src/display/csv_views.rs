@@ -1,10 +1,10 @@
 //! What a person sees of price lists and results files.
 
 use super::Present;
-use super::figures::{decimal, grouped, integer, milliseconds};
+use super::figures::{decimal, grouped, integer};
 use super::grid::{Cell, Grid, numbers, words};
 use super::view::View;
-use super::views::{MAX_ROWS, bytes, key_values, label, truncation};
+use super::views::{MAX_ROWS, bytes, key_values, label, spread_of_milliseconds, truncation};
 use crate::pricing::{Offer, PriceList, Quote};
 use crate::results::{AcceptedUnits, Appended, PhaseSummary, Summary};
 
@@ -171,13 +171,11 @@ impl Present for Summary {
 }
 
 fn summary_row(configuration: String, phase: &PhaseSummary) -> [Cell; 6] {
-    let seconds = &phase.elapsed_seconds;
-    let range = format!("{} à {}", milliseconds(seconds.min), milliseconds(seconds.max));
     [
         configuration.into(),
         phase.phase.as_str().into(),
         integer(phase.count).into(),
-        Cell::with(milliseconds(seconds.median), range),
+        spread_of_milliseconds(&phase.elapsed_seconds),
         bytes(phase.peak_allocated_bytes.max),
         bytes(phase.peak_reserved_bytes.max),
     ]

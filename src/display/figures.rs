@@ -60,6 +60,14 @@ pub fn microseconds(seconds: f64) -> String {
     decimal(&text)
 }
 
+/// A quotient of times to the nearest thousandth, and never a false zero.
+pub fn ratio(quotient: f64) -> String {
+    if quotient > 0.0 && quotient < 0.0005 {
+        return "< 0,001".to_owned();
+    }
+    decimal(&format!("{quotient:.3}"))
+}
+
 pub fn grouped(digits: &str) -> String {
     let mut text = String::new();
     for (position, digit) in digits.chars().enumerate() {
@@ -102,6 +110,12 @@ mod tests {
     fn short_times_are_microseconds() {
         assert_eq!([0.000_006_912, 0.0, 0.043_2].map(microseconds), ["6,91", "0,00", "43\u{202f}200,00"]);
         assert!(microseconds(f64::MAX).ends_with("000,00"));
+    }
+
+    #[test]
+    fn ratios_are_rounded_to_no_false_zero() {
+        let cases = [0.0, 0.000_499, 0.000_5, 0.999_6, 1.0, 12_345.678_9];
+        assert_eq!(cases.map(ratio), ["0,000", "< 0,001", "0,001", "1,000", "1,000", "12\u{202f}345,679"]);
     }
 
     #[test]

@@ -15,45 +15,29 @@ pub struct Row<'a, T> {
     pub counters: [T; 6],
 }
 
+impl<'a, T> Row<'a, T> {
+    /// Of counters in the order of the JSON, where allocated and reserved take turns.
+    fn new(phase: &'a str, run_index: u64, counters: [T; 6]) -> Self {
+        let [a, b, c, d, e, f] = counters;
+        Self { phase, run_index, counters: [a, c, e, b, d, f] }
+    }
+}
+
 impl<'a> From<&'a PhaseRow> for Row<'a, u64> {
     fn from(row: &'a PhaseRow) -> Self {
-        let counters = [
-            row.baseline_allocated_bytes,
-            row.end_allocated_bytes,
-            row.peak_allocated_bytes,
-            row.baseline_reserved_bytes,
-            row.end_reserved_bytes,
-            row.peak_reserved_bytes,
-        ];
-        Self { phase: &row.phase, run_index: row.run_index, counters }
+        Self::new(&row.phase, row.run_index, row.counters())
     }
 }
 
 impl<'a> From<&'a SimulatedRow> for Row<'a, u64> {
     fn from(row: &'a SimulatedRow) -> Self {
-        let counters = [
-            row.baseline_allocated_bytes,
-            row.end_allocated_bytes,
-            row.peak_allocated_bytes,
-            row.baseline_reserved_bytes,
-            row.end_reserved_bytes,
-            row.peak_reserved_bytes,
-        ];
-        Self { phase: &row.phase, run_index: row.run_index, counters }
+        Self::new(&row.phase, row.run_index, row.counters())
     }
 }
 
 impl<'a> From<&'a RowComparison> for Row<'a, i128> {
     fn from(row: &'a RowComparison) -> Self {
-        let counters = [
-            row.baseline_allocated_difference_bytes,
-            row.end_allocated_difference_bytes,
-            row.peak_allocated_difference_bytes,
-            row.baseline_reserved_difference_bytes,
-            row.end_reserved_difference_bytes,
-            row.peak_reserved_difference_bytes,
-        ];
-        Self { phase: &row.phase, run_index: row.run_index, counters }
+        Self::new(&row.phase, row.run_index, row.differences())
     }
 }
 

@@ -7,7 +7,7 @@ use super::grid::Grid;
 use super::rows::{columns, groups};
 use super::view::View;
 use super::views::{MAX_ROWS, PART_NOTE, bytes, key_values, label, shape, truncation};
-use crate::simulation::{AllocatorProfile, Breakdown, Comparison, Evidence, Simulation};
+use crate::simulation::{AllocatorProfile, Breakdown, Comparison, Evidence, RowComparison, Simulation};
 
 impl Present for Simulation {
     fn view(&self) -> View {
@@ -76,8 +76,7 @@ fn profile_note(profile: &AllocatorProfile) -> String {
 
 impl Present for Comparison {
     fn view(&self) -> View {
-        let differs = |differences: [i128; 6]| differences.iter().any(|difference| *difference != 0);
-        let differing = self.rows.iter().filter(|row| differs(row.differences())).count();
+        let differing = self.rows.iter().filter(|row| !row.is_equal()).count();
         let rows = integer(self.rows.len() as u64);
         let title = match (self.identical, differing) {
             (true, 0) => {
@@ -90,12 +89,17 @@ impl Present for Comparison {
         if differing == 0 {
             return view.json(self);
         }
-        let groups: Vec<_> = groups(&self.rows).into_iter().filter(|group| differs(group.counters)).collect();
-        let mut grid = Grid::new(&columns(&[]));
-        for group in groups.iter().take(MAX_ROWS) {
-            let [a, b, c, d, e, f] = group.counters.map(|difference| signed(difference).into());
-            grid.push([group.name().into(), a, b, c, d, e, f]);
-        }
-        truncation(view.grid(grid), groups.len()).note("Chaque cellule : mesuré moins simulé, en octets.").json(self)
+        differences(view, &self.rows).note("Chaque cellule : mesuré moins simulé, en octets.").json(self)
     }
+}
+
+/// The rows of counters that differ.
+pub(super) fn differences(view: View, rows: &[RowComparison]) -> View {
+    let groups: Vec<_> = groups(rows).into_iter().filter(|group| group.counters != [0; 6]).collect();
+    let mut grid = Grid::new(&columns(&[]));
+    for group in groups.iter().take(MAX_ROWS) {
+        let [a, b, c, d, e, f] = group.counters.map(|difference| signed(difference).into());
+        grid.push([group.name().into(), a, b, c, d, e, f]);
+    }
+    truncation(view.grid(grid), groups.len())
 }

@@ -11,6 +11,7 @@ use crate::estimate::Estimate;
 use crate::export::Saved;
 use crate::measure::{DeviceSeconds, DeviceTime, MeasureConfig, Measurement, PhaseRow};
 use crate::protocol::Bfloat16Support;
+use crate::spread::Spread;
 
 /// Longer tables end with a note; the JSON has everything.
 pub(super) const MAX_ROWS: usize = 60;
@@ -119,18 +120,16 @@ impl Present for EnvironmentReport {
 
 /// The median, and the extremes where there are several.
 fn time(rows: &[PhaseRow]) -> Cell {
-    let mut sorted: Vec<f64> = rows.iter().map(|row| row.elapsed_seconds).collect();
-    sorted.sort_by(f64::total_cmp);
-    let (Some(min), Some(max)) = (sorted.first(), sorted.last()) else {
-        return "".into();
-    };
-    let middle = sorted.len() / 2;
-    let median =
-        if sorted.len().is_multiple_of(2) { sorted[middle - 1].midpoint(sorted[middle]) } else { sorted[middle] };
-    match sorted.len() {
-        1 => milliseconds(median).into(),
-        _ => Cell::with(milliseconds(median), format!("{} à {}", milliseconds(*min), milliseconds(*max))),
+    match Spread::of_times(&mut rows.iter().map(|row| row.elapsed_seconds).collect::<Vec<_>>()) {
+        None => "".into(),
+        Some(seconds) if rows.len() == 1 => milliseconds(seconds.median).into(),
+        Some(seconds) => spread_of_milliseconds(&seconds),
     }
+}
+
+pub(super) fn spread_of_milliseconds(seconds: &Spread<f64>) -> Cell {
+    let range = format!("{} à {}", milliseconds(seconds.min), milliseconds(seconds.max));
+    Cell::with(milliseconds(seconds.median), range)
 }
 
 /// The dimensions and the number type, as the titles name them.

@@ -47,7 +47,7 @@ use crate::temporary::{NotNamed, Temporary};
 /// # Ok::<(), iteragpu_lab::LabError>(())
 /// ```
 pub fn append(measurement: &Measurement, to: &Path) -> Result<Appended, LabError> {
-    check(measurement)?;
+    check(measurement).map_err(|found| LabError::NotAMeasurement { found })?;
     let run = Run { id: run_id(measurement), measurement };
     if !run.reads_back() {
         let found = "ses textes ne tiendraient pas dans une ligne de 1 Mio".to_owned();
@@ -111,7 +111,8 @@ pub fn read_measurement(path: &Path) -> Result<Measurement, LabError> {
         }
         LabError::NotAMeasurement { found: format!("« {name} » {}", in_place_of_one(&error)) }
     })?;
-    check(&measurement)?;
+    // The file is named: where two are read, it is the one to look at.
+    check(&measurement).map_err(|found| LabError::NotAMeasurement { found: format!("« {name} » : {found}") })?;
     Ok(measurement)
 }
 
@@ -127,38 +128,32 @@ fn in_place_of_one(error: &serde_json::Error) -> String {
     }
 }
 
-/// A measurement may come from a file that people edited, or be put together by a program.
-fn check(measurement: &Measurement) -> Result<(), LabError> {
-    let refused = |found: String| Err(LabError::NotAMeasurement { found });
+/// A measurement may come from a file that people edited, or be put together by a program: what is
+/// wrong with it, in French.
+fn check(measurement: &Measurement) -> Result<(), String> {
     let origin = (measurement.schema_version, measurement.artifact.as_str(), measurement.kind.as_str());
     if origin != (1, "iteragpu-lab-v1", "allocator_measurement") {
         let (version, artifact, kind) = origin;
-        return refused(format!(
+        return Err(format!(
             "schema_version {version}, artifact « {} », kind « {} » au lieu de 1, iteragpu-lab-v1, allocator_measurement",
             shortened(artifact, 40),
             shortened(kind, 40)
         ));
     }
     if DateTime::parse_from_rfc3339(&measurement.measured_at_utc).is_err() {
-        return refused(format!(
-            "measured_at_utc « {} » n'est pas une date",
-            shortened(&measurement.measured_at_utc, 40)
-        ));
+        return Err(format!("measured_at_utc « {} » n'est pas une date", shortened(&measurement.measured_at_utc, 40)));
     }
     if let Err(error) = measurement.configuration.chosen.check() {
-        return refused(format!("la configuration n'est pas acceptée ({error})"));
+        return Err(format!("la configuration n'est pas acceptée ({error})"));
     }
     if let Some(key) = contradiction(measurement) {
         return refused(format!("{key} contredit la configuration"));
     }
     if !is_complete(&measurement.configuration.chosen, &measurement.phases) {
-        return refused(format!(
-            "{} phases, dont une manque, se répète ou n'est pas à sa place",
-            measurement.phases.len()
-        ));
+        return Err(format!("{} phases, dont une manque, se répète ou n'est pas à sa place", measurement.phases.len()));
     }
     match measurement.phases.iter().find(|row| !row.is_consistent()) {
-        Some(row) => refused(format!("la durée ou les compteurs de {} {} sont impossibles", row.phase, row.run_index)),
+        Some(row) => Err(format!("la durée ou les compteurs de {} {} sont impossibles", row.phase, row.run_index)),
         None => Ok(()),
     }
 }

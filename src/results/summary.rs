@@ -1,7 +1,6 @@
 //! What the rows of a results file say, one group for every environment, configuration and phase.
 //! A million rows are read in one go: a row of the same run as the one before costs no lookup.
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fs::File;
@@ -20,6 +19,7 @@ use crate::arguments::parse_device;
 use crate::error::LabError;
 use crate::json;
 use crate::measure::{Dtype, PHASES};
+use crate::spread::{Spread, landmarks};
 use crate::table::{Row, Table};
 
 /// Summarizes a results file; the file is only read.
@@ -115,18 +115,6 @@ pub struct PhaseSummary {
     pub peak_allocated_bytes: Spread<u64>,
     /// Maximum of reserved during the phase.
     pub peak_reserved_bytes: Spread<u64>,
-}
-
-/// Smallest, middle and largest of a figure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Spread<T> {
-    /// Smallest.
-    pub min: T,
-    /// Middle one; between two middle ones, their mean. Where that mean of two counts of bytes is
-    /// no integer, the smaller of the two.
-    pub median: T,
-    /// Largest.
-    pub max: T,
 }
 
 /// Columns of a row that tell where it was measured; `null` is unknown.
@@ -462,7 +450,7 @@ fn phase_summary(rows: &[Figures]) -> Option<PhaseSummary> {
     Some(PhaseSummary {
         phase: rows.first()?.place.phase().to_owned(),
         count: rows.len() as u64,
-        elapsed_seconds: spread_of_times(&mut rows.iter().map(|row| row.elapsed).collect::<Vec<_>>())?,
+        elapsed_seconds: Spread::of_times(&mut rows.iter().map(|row| row.elapsed).collect::<Vec<_>>())?,
         baseline_allocated_bytes: counter(0)?,
         baseline_reserved_bytes: counter(1)?,
         end_allocated_bytes: counter(2)?,
@@ -472,31 +460,10 @@ fn phase_summary(rows: &[Figures]) -> Option<PhaseSummary> {
     })
 }
 
-fn spread_of_times(times: &mut [f64]) -> Option<Spread<f64>> {
-    let (min, lower, upper, max) = landmarks(times, f64::total_cmp)?;
-    Some(Spread { min, median: lower.midpoint(upper), max })
-}
-
 fn spread_of_counts(counts: &mut [u64]) -> Option<Spread<u64>> {
     let (min, lower, upper, max) = landmarks(counts, u64::cmp)?;
     let is_whole = (upper - lower) % 2 == 0;
     Some(Spread { min, median: if is_whole { lower.midpoint(upper) } else { lower }, max })
-}
-
-/// Smallest, the two middle ones (one and the same for an odd number), largest.
-fn landmarks<T: Copy>(values: &mut [T], order: fn(&T, &T) -> Ordering) -> Option<(T, T, T, T)> {
-    let is_odd = values.len() % 2 == 1;
-    let middle = values.len() / 2;
-    if values.is_empty() {
-        return None;
-    }
-    // Much less work than to sort them all.
-    let (below, upper, above) = values.select_nth_unstable_by(middle, order);
-    let (largest_below, upper) = (below.iter().copied().max_by(order), *upper);
-    let min = below.iter().copied().min_by(order).unwrap_or(upper);
-    let max = above.iter().copied().max_by(order).unwrap_or(upper);
-    let lower = largest_below.filter(|_| !is_odd).unwrap_or(upper);
-    Some((min, lower, upper, max))
 }
 
 const SCOPE: &str = "Chiffres des lignes du fichier, qui n'est pas modifié. Un groupe par environnement, configuration et phase ; \
@@ -551,14 +518,5 @@ mod tests {
         assert_eq!(spread(&[2, 5]), Some((2, 2, 5)));
         assert_eq!(spread(&[7, 7, 7, 9]), Some((7, 7, 9)));
         assert_eq!(spread(&[u64::MAX, u64::MAX - 2]), Some((u64::MAX - 2, u64::MAX - 1, u64::MAX)));
-    }
-
-    #[test]
-    fn medians_of_times() {
-        let median = |times: &mut [f64]| spread_of_times(times).map(|spread| spread.median);
-        assert_eq!(median(&mut []), None);
-        assert_eq!(median(&mut [3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(&mut [4.0, 1.0, 2.0, 3.0]), Some(2.5));
-        assert_eq!(median(&mut [f64::MAX, f64::MAX]), Some(f64::MAX));
     }
 }

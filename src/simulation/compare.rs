@@ -27,7 +27,8 @@ pub struct Comparison {
     pub rows: Vec<RowComparison>,
 }
 
-/// Measured minus simulated, in bytes; all are 0 when the simulation is right.
+/// Counters of one row minus those of the row beside it, in bytes: measured minus simulated, or second
+/// measurement minus first. All are 0 where the two are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RowComparison {
     /// Name of the phase.
@@ -86,7 +87,7 @@ pub fn compare_with_simulation(measurement: &Measurement) -> Result<Comparison, 
     let simulation = simulation_of(measurement)?;
     let rows: Vec<RowComparison> = measurement.phases.iter().zip(&simulation.phases).map(compared).collect();
     let complete = measurement.phases.len() == simulation.phases.len();
-    let identical = complete && rows.iter().all(|row| row.differences().iter().all(|difference| *difference == 0));
+    let identical = complete && rows.iter().all(RowComparison::is_equal);
     let profile = simulation.profile;
     Ok(Comparison { kind: "allocator_simulation_comparison".to_owned(), identical, profile, rows })
 }
@@ -105,26 +106,31 @@ pub fn compare_outcome(outcome: &Result<Measurement, LabError>) -> Result<Compar
 }
 
 fn compared((measured, simulated): (&PhaseRow, &SimulatedRow)) -> RowComparison {
-    let difference = |measured: u64, simulated: u64| i128::from(measured) - i128::from(simulated);
-    RowComparison {
-        phase: measured.phase.clone(),
-        run_index: measured.run_index,
-        baseline_allocated_difference_bytes: difference(
-            measured.baseline_allocated_bytes,
-            simulated.baseline_allocated_bytes,
-        ),
-        baseline_reserved_difference_bytes: difference(
-            measured.baseline_reserved_bytes,
-            simulated.baseline_reserved_bytes,
-        ),
-        end_allocated_difference_bytes: difference(measured.end_allocated_bytes, simulated.end_allocated_bytes),
-        end_reserved_difference_bytes: difference(measured.end_reserved_bytes, simulated.end_reserved_bytes),
-        peak_allocated_difference_bytes: difference(measured.peak_allocated_bytes, simulated.peak_allocated_bytes),
-        peak_reserved_difference_bytes: difference(measured.peak_reserved_bytes, simulated.peak_reserved_bytes),
-    }
+    RowComparison::between(measured, simulated.counters())
 }
 
 impl RowComparison {
+    /// The counters of a row minus those of another one.
+    pub(crate) fn between(row: &PhaseRow, other: [u64; 6]) -> Self {
+        let counters = row.counters();
+        let difference = |place: usize| i128::from(counters[place]) - i128::from(other[place]);
+        Self {
+            phase: row.phase.clone(),
+            run_index: row.run_index,
+            baseline_allocated_difference_bytes: difference(0),
+            baseline_reserved_difference_bytes: difference(1),
+            end_allocated_difference_bytes: difference(2),
+            end_reserved_difference_bytes: difference(3),
+            peak_allocated_difference_bytes: difference(4),
+            peak_reserved_difference_bytes: difference(5),
+        }
+    }
+
+    /// Whether all six are 0.
+    pub(crate) fn is_equal(&self) -> bool {
+        self.differences() == [0; 6]
+    }
+
     /// All six, in the order of the fields.
     pub fn differences(&self) -> [i128; 6] {
         [
