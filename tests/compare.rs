@@ -75,6 +75,26 @@ fn one_dimension_that_differs_is_named_with_what_it_changes() -> Outcome {
     Ok(())
 }
 
+/// Why a verdict is about two trials only: two kept ones of the same configuration, on the same model
+/// of GPU, are farther apart than the passes of each.
+#[test]
+fn two_kept_trials_of_one_configuration_differ_more_than_their_passes() -> Outcome {
+    let kept = |file: &str| -> Outcome<Measurement> {
+        let text = fs::read_to_string(format!("{}/docs/mesures/{file}", env!("CARGO_MANIFEST_DIR")))?;
+        Ok(serde_json::from_value(serde_json::from_str::<Value>(&text)?["measurements"][8].take())?)
+    };
+    let comparison = compare_measurements(&kept("h200-golden.json")?, &kept("h200-x2-golden-cuda1.json")?)?;
+    assert!(comparison.configuration_differences.is_empty() && comparison.counters.identical);
+    let warm = times(&comparison, "warm_forward")?;
+    assert!(warm.largest_ratio.is_some_and(|ratio| ratio < 0.67), "{warm:?}");
+    // The settings of the second one were not recorded then.
+    assert_eq!(
+        (comparison.ranking.verdict, comparison.environment_unknown),
+        (None, vec!["runtime_settings".to_owned()])
+    );
+    Ok(())
+}
+
 #[test]
 fn ratios_are_those_of_medians_and_of_the_farthest_passes() -> Outcome {
     let first = another(&[4.0, 1.0, 3.0, 2.0])?;

@@ -5,8 +5,9 @@ use std::path::Path;
 
 use iteragpu_lab::simulation::{compare_with_simulation, simulation_of};
 use iteragpu_lab::{
-    AllocatorProfile, Comparison, Estimate, LabError, MeasureConfig, Measurement, PriceList, Shown, Simulation,
-    accepted_units, append, compare_outcome, environment_report, estimate_weights, save_new, show, simulate, summarize,
+    AllocatorProfile, Comparison, Estimate, LabError, MeasureConfig, Measurement, MeasurementComparison, PriceList,
+    Shown, Simulation, accepted_units, append, compare_measurement_outcomes, compare_measurements, compare_outcome,
+    environment_report, estimate_weights, save_new, show, simulate, summarize,
 };
 use serde_json::Value;
 
@@ -188,6 +189,56 @@ fn a_simulation_says_that_nothing_was_measured() -> Outcome {
 }
 
 #[test]
+fn two_measurements_show_what_differs_then_counters_and_times() -> Outcome {
+    let first = measured()?;
+    let mut second = first.clone();
+    second.measured_at_utc = "2026-12-01T00:00:00.000000+00:00".to_owned();
+    let shown = |first: &Measurement, second: &Measurement| show(&compare_measurements(first, second));
+    let equal = shown(&first, &second);
+    assert!(
+        equal.text().starts_with("Deux mesures : leurs passages à chaud ne se distinguent pas"),
+        "{}",
+        equal.text()
+    );
+    assert!(equal.text().contains("Environnements et configurations égaux."));
+    assert!(equal.text().contains("Les six compteurs des 6 lignes communes sont égaux, à l'octet près."));
+    assert!(equal.html().contains(">1,000<br>"), "{}", equal.html());
+
+    second.phases[2].peak_reserved_bytes += 512;
+    second.phases[4..].iter_mut().for_each(|row| row.elapsed_seconds *= 10.0);
+    second.configuration.chosen.seed = 1_000_000;
+    let slower = shown(&first, &second);
+    assert!(slower.text().starts_with("Deux mesures : passages à chaud plus courts dans la première"));
+    assert!(
+        [">+512<", ">1\u{202f}729<", ">1\u{202f}000\u{202f}000<", ">10,000<br>"]
+            .iter()
+            .all(|figure| slower.html().contains(figure))
+    );
+    assert!(shown(&second, &first).text().starts_with("Deux mesures : passages à chaud plus courts dans la seconde"));
+
+    second.environment.driver_version = None;
+    second.phases.pop();
+    second.phases[0].elapsed_seconds = 0.0;
+    let unranked = shown(&second, &first);
+    let text = unranked.text();
+    assert!(text.starts_with("Deux mesures, sans classement de leurs durées"), "{text}");
+    assert!(text.contains("Pour classer : Il faut le même pilote. Les deux mesures doivent donner : driver_version."));
+    assert!(text.contains("Lignes que seule la seconde mesure contient, non comparées : 1."));
+    assert!(!text.contains("Lignes que seule la première"));
+    assert!(text.contains("environnement, empêche de classer") && text.contains("non donné"), "{text}");
+    assert!(text.contains("aucun (aucun à aucun)"), "{text}");
+    // Environment, configuration, counters, times, ranking.
+    let order = ["driver_version", "seed", "−512", "Seconde / première", "Pour classer : "].map(|part| text.find(part));
+    assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
+    let nothing = show(&compare_measurement_outcomes(&Ok(first), &Err(LabError::WorkerMissing)));
+    assert!(nothing.text().starts_with("Rien n'a été comparé. La seconde mesure manque. "), "{}", nothing.text());
+    for shown in [equal, slower, unranked, nothing] {
+        assert_is_inert(&shown);
+    }
+    Ok(())
+}
+
+#[test]
 fn a_measurement_with_its_simulation_says_so() -> Outcome {
     let mut measurement = measured()?;
     let without = show(&Ok(measurement.clone()));
@@ -204,7 +255,9 @@ fn a_measurement_with_its_simulation_says_so() -> Outcome {
 /// `value` with every text replaced, except the few that have a fixed set of values.
 fn hostile(value: &mut Value) {
     match value {
-        Value::String(text) if !["hopper", "float32"].contains(&text.as_str()) => *text = HOSTILE.to_owned(),
+        Value::String(text) if !["hopper", "float32", "native", "not_distinguished"].contains(&text.as_str()) => {
+            *text = HOSTILE.to_owned()
+        }
         Value::Array(values) => values.iter_mut().for_each(hostile),
         Value::Object(values) => {
             values.iter_mut().filter(|(key, _)| *key != "evidence").for_each(|(_, value)| hostile(value))
@@ -221,6 +274,30 @@ fn absurd(value: &mut Value) {
         Value::Object(values) => values.values_mut().for_each(absurd),
         _ => {}
     }
+}
+
+/// A measurement as a hostile file holds it: every text, and one that is longer than a screen.
+fn foreign() -> Result<Measurement, Box<dyn std::error::Error>> {
+    let mut foreign = serde_json::to_value(measured()?)?;
+    hostile(&mut foreign["environment"]);
+    hostile(&mut foreign["phases"]);
+    let mut foreign: Measurement = serde_json::from_value(foreign)?;
+    foreign.measured_at_utc = HOSTILE.to_owned();
+    foreign.synthetic_model.definition = HOSTILE.to_owned();
+    let settings = foreign.environment.runtime_settings.get_or_insert_default();
+    settings.set_outside = vec![HOSTILE.repeat(1_000)];
+    Ok(foreign)
+}
+
+#[test]
+fn a_long_value_is_shortened_in_the_table_and_whole_in_the_json() -> Outcome {
+    let comparison = compare_measurements(&measured()?, &foreign()?)?;
+    let (json, shown) = (comparison.to_string(), show(&Ok(comparison)));
+    let tables = shown.text().strip_suffix(&json).ok_or("no JSON")?;
+    assert!(tables.chars().count() < 20_000, "{} characters", tables.chars().count());
+    assert!(tables.contains("runtime_settings.set_outside") && tables.contains('…'), "{tables}");
+    assert_is_inert(&shown);
+    Ok(())
 }
 
 #[test]
@@ -240,6 +317,13 @@ fn simulations_and_comparisons_read_from_json_cannot_run_or_break_anything() -> 
             assert_eq!(shown.html().matches("<svg").count(), points);
             assert_is_inert(&shown);
         }
+    }
+    let between = compare_measurements(&measured()?, &foreign()?)?;
+    assert_is_inert(&show(&Ok(between.clone())));
+    for change in [hostile, absurd] {
+        let mut between = serde_json::to_value(&between)?;
+        change(&mut between);
+        assert_is_inert(&show(&Ok(serde_json::from_value::<MeasurementComparison>(between)?)));
     }
     let mut farthest = comparison;
     farthest.rows[0].end_reserved_difference_bytes = i128::MIN;

@@ -109,8 +109,9 @@ fn wrong_arguments_name_option_text_and_what_is_accepted() -> Outcome {
 #[test]
 fn help_and_refusals_are_in_french() -> Outcome {
     let english = ["Usage:", "Options:", "Commands:", "error:", "Print", "default", "required", "unexpected", "tip:"];
-    let cases: [(&[&str], i32); 14] = [
+    let cases: [(&[&str], i32); 15] = [
         (&["--help"], 0),
+        (&["compare", "--help"], 0),
         (&["estimate", "--help"], 0),
         (&["environment", "--help"], 0),
         (&["measure", "-h"], 0),
@@ -374,6 +375,46 @@ fn a_comparison_ends_with_1_at_the_slightest_difference() -> Outcome {
         "{words}"
     );
     assert_eq!(compare(&Value::Null)?.0, Some(2));
+    Ok(())
+}
+
+#[test]
+fn two_measurements_are_compared_and_a_refused_one_is_named() -> Outcome {
+    let kept = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;
+    let kept: Value = serde_json::from_str(&kept)?;
+    let folder = tempfile::tempdir()?;
+    for (name, place) in [("a.json", 1), ("b.json", 3)] {
+        fs::write(folder.path().join(name), kept["measurements"][place].to_string())?;
+    }
+    let mut unfinished = kept["measurements"][2].clone();
+    unfinished["phases"][0]["elapsed_seconds"] = (-1).into();
+    fs::write(folder.path().join("faulty.json"), unfinished.to_string())?;
+    fs::write(folder.path().join("other.json"), "{}")?;
+    let compare =
+        |files: &[&str]| command(Path::new(NO_WORKER)).current_dir(folder.path()).arg("compare").args(files).output();
+
+    // Counters differ: with two measurements, that is a result and no failure.
+    let output = compare(&["a.json", "b.json"])?;
+    assert_eq!((output.status.code(), stderr(&output).as_str()), (Some(0), ""));
+    let comparison: Value = serde_json::from_str(&stdout(&output))?;
+    assert_eq!(comparison["kind"], "allocator_measurement_comparison");
+    assert_eq!(comparison["configuration_differences"][0]["second"], "bfloat16");
+    assert_eq!(comparison["ranking"]["verdict"], "second_faster");
+
+    let refused: [(&[&str], &str); 7] = [
+        (&["a.json", "a.json"], "C'est deux fois la même mesure."),
+        (&["a.json", "faulty.json"], "« faulty.json » : la durée ou les compteurs de model_load 0"),
+        (&["faulty.json", "a.json"], "« faulty.json » : la durée ou les compteurs de model_load 0"),
+        (&["a.json", "other.json"], "« other.json » contient un autre JSON"),
+        (&["a.json", "absent.json"], "« absent.json » ne peut pas être lu"),
+        (&["a.json", "b.json", "a.json"], "Argument inconnu : a.json."),
+        (&[], "Il manque : <FICHIER>."),
+    ];
+    for (files, expected) in refused {
+        let output = compare(files)?;
+        assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""), "{files:?}");
+        assert!(stderr(&output).contains(expected), "{files:?}: {}", stderr(&output));
+    }
     Ok(())
 }
 

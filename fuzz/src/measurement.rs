@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fs;
 
+use iteragpu_lab::compare::{MeasurementComparison, Verdict};
 use iteragpu_lab::results::{COLUMNS, read_measurement, run_id};
 use iteragpu_lab::simulation::compare_with_simulation;
-use iteragpu_lab::{LabError, Measurement, append, summarize};
+use iteragpu_lab::{LabError, Measurement, append, compare_measurements, summarize};
 
+use crate::MEASUREMENT;
 use crate::inert::{assert_refused, assert_shows};
 use crate::scratch;
 
@@ -17,6 +19,7 @@ pub fn check(data: &[u8]) {
             assert_json(measurement);
             assert_shows(&outcome);
             assert_simulated(measurement);
+            assert_beside_another(measurement);
             assert_recorded(measurement);
         }
         Err(error) => {
@@ -48,6 +51,37 @@ fn assert_simulated(measurement: &Measurement) {
         let equal = comparison.rows.iter().all(|row| row.differences() == [0; 6]);
         assert_eq!(comparison.identical, equal && comparison.rows.len() == measurement.phases.len());
     }
+}
+
+/// Beside a measurement known to be good, one way round says the contrary of the other; nothing is
+/// ranked across environments.
+fn assert_beside_another(measurement: &Measurement) {
+    let good: Measurement = serde_json::from_slice(MEASUREMENT).unwrap();
+    let (forth, back) = (compare_measurements(&good, measurement), compare_measurements(measurement, &good));
+    assert_shows(&forth);
+    assert_shows(&back);
+    let (Ok(forth), Ok(back)) = (forth, back) else {
+        return assert_eq!(measurement.phases, good.phases, "only a measurement beside itself is refused");
+    };
+    assert_eq!(serde_json::from_str::<MeasurementComparison>(&forth.to_string()).unwrap(), forth);
+    for (row, mirror) in forth.counters.rows.iter().zip(&back.counters.rows) {
+        assert_eq!(row.differences(), mirror.differences().map(|difference| -difference));
+    }
+    for (times, mirror) in forth.times.iter().zip(&back.times) {
+        assert_eq!((times.first, times.second), (mirror.second, mirror.first));
+        let ratios = [times.smallest_ratio, times.ratio_of_medians, times.largest_ratio];
+        assert!(ratios.iter().flatten().all(|ratio| ratio.is_finite()));
+        assert!(ratios.iter().flatten().is_sorted(), "{ratios:?}");
+    }
+    if forth.ranking.verdict.is_some() {
+        assert!(forth.environment_unknown.is_empty());
+        assert!(!forth.environment_differences.iter().any(|found| found.forbids_ranking));
+    }
+    assert_eq!(forth.ranking.verdict.is_some(), back.ranking.verdict.is_some());
+    assert_eq!(
+        forth.ranking.verdict == Some(Verdict::FirstFaster),
+        back.ranking.verdict == Some(Verdict::SecondFaster)
+    );
 }
 
 /// A new file gets one row a pass, which reads back as what was measured; only once.
