@@ -146,9 +146,10 @@ const REPEATS: &str = "repeats";
 
 const SCOPE: &str = "Différences : seconde mesure moins première, en octets. Rapports : seconde divisée par première ; \
      smallest_ratio et largest_ratio sont les extrêmes que donneraient deux passages quelconques. \
-     warmup : la durée couvre tous les passages de l'échauffement. \
-     Le classement vaut pour ces deux essais : deux essais d'une même configuration, sur le même modèle de GPU, peuvent différer davantage que les passages d'un seul. \
-     Répétez chaque mesure avant de conclure.";
+     warmup : la durée couvre tous les passages de l'échauffement.";
+
+/// Part of every verdict.
+const TWO_TRIALS: &str = "Cela vaut pour ces deux essais : deux essais d'une même configuration, sur le même modèle de GPU, peuvent différer davantage que les passages d'un seul. Répétez chaque mesure avant de conclure.";
 
 /// Compares two measurements.
 ///
@@ -192,6 +193,15 @@ pub fn compare_measurements(first: &Measurement, second: &Measurement) -> Result
 /// # Errors
 /// [`LabError::NothingToCompare`] with the reason when one of them did not, else as
 /// [`compare_measurements`].
+///
+/// # Examples
+/// ```no_run
+/// use iteragpu_lab::{Dtype, MeasureConfig, compare_measurement_outcomes, measure, outcome_text};
+///
+/// let single = measure(&MeasureConfig::default());
+/// let half = measure(&MeasureConfig { dtype: Dtype::Float16, ..MeasureConfig::default() });
+/// println!("{}", outcome_text(&compare_measurement_outcomes(&single, &half)));
+/// ```
 pub fn compare_measurement_outcomes(
     first: &Result<Measurement, LabError>,
     second: &Result<Measurement, LabError>,
@@ -244,7 +254,7 @@ fn environment_pairs(first: &Measurement, second: &Measurement) -> Vec<Differenc
 fn configuration_pairs(first: &Measurement, second: &Measurement) -> Vec<Difference> {
     let told = |measurement: &Measurement| {
         let mut told = serde_json::to_value(&measurement.configuration).unwrap_or_default();
-        told["model"] = Value::from(measurement.synthetic_model.definition.as_str());
+        told["synthetic_model.definition"] = Value::from(measurement.synthetic_model.definition.as_str());
         told
     };
     let mut pairs = pairs("", &told(first), &told(second));
@@ -310,7 +320,7 @@ impl Obstacles {
                 wanted.push(words);
             }
         }
-        let needed = format!("Il faut {}.", wanted.join(", "));
+        let needed = format!("Pour classer ces durées, il faut {}.", wanted.join(", "));
         let unread: Vec<&str> = self.unknown.iter().map(String::as_str).filter(|key| *key != SET_OUTSIDE).collect();
         if unread.is_empty() {
             return needed;
@@ -337,7 +347,7 @@ fn attribution(differences: &[Difference], environments_compare: bool) -> String
     let names: Vec<&str> = differences.iter().map(|found| found.key.as_str()).filter(|key| *key != REPEATS).collect();
     match (names.as_slice(), environments_compare) {
         ([], true) => "Même configuration, au nombre de passages près : un rapport dit ce qui varie d'un essai, ou d'une carte, à l'autre.".to_owned(),
-        ([name], true) => format!("Seule différence de configuration qui change le calcul : {name}. Un rapport dit l'effet de cette différence."),
+        ([name], true) => format!("Seule différence de configuration qui change le calcul : {name}. Un rapport dit son effet, auquel s'ajoute ce qui varie d'un essai à l'autre."),
         ([] | [_], false) => "Les environnements diffèrent, ou sont en partie inconnus : un rapport ne peut pas être attribué à une cause.".to_owned(),
         (names, _) => format!(
             "Plusieurs différences de configuration : {}. Un rapport ne peut être attribué à aucune d'elles ; n'en changez qu'une à la fois.",
@@ -397,13 +407,13 @@ fn ranking(obstacles: Option<Obstacles>, times: Option<&TimesOfPhase>) -> Rankin
         (Some(obstacles), _) => (None, obstacles.reason(), Some(obstacles.comparable_if())),
         (None, Some(times)) if times.first.count > 1 && times.second.count > 1 => {
             let (verdict, reason) = verdict(&times.first.elapsed_seconds, &times.second.elapsed_seconds);
-            (Some(verdict), reason.to_owned(), None)
+            (Some(verdict), format!("{reason} {TWO_TRIALS}"), None)
         }
         (None, _) => (
             None,
             "Une des mesures au moins n'a qu'un passage à chaud : rien ne dit de combien ses durées varient."
                 .to_owned(),
-            Some("Il faut au moins deux passages dans chaque mesure (repeats).".to_owned()),
+            Some("Pour classer ces durées, il faut au moins deux passages dans chaque mesure (repeats).".to_owned()),
         ),
     };
     Ranking { phase: WARM_FORWARD.to_owned(), verdict, reason, comparable_if }

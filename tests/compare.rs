@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use iteragpu_lab::compare::{MeasurementComparison, TimesOfPhase, Verdict};
+use iteragpu_lab::compare::{MeasurementComparison, Spread, TimesOfPhase, Verdict};
 use iteragpu_lab::{Dtype, LabError, Measurement, compare_measurement_outcomes, compare_measurements};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -87,6 +87,8 @@ fn two_kept_trials_of_one_configuration_differ_more_than_their_passes() -> Outco
     assert!(comparison.configuration_differences.is_empty() && comparison.counters.identical);
     let warm = times(&comparison, "warm_forward")?;
     assert!(warm.largest_ratio.is_some_and(|ratio| ratio < 0.67), "{warm:?}");
+    let is_narrow = |seconds: Spread<f64>| seconds.max / seconds.min < 1.05;
+    assert!(is_narrow(warm.first.elapsed_seconds) && is_narrow(warm.second.elapsed_seconds), "{warm:?}");
     // The settings of the second one were not recorded then.
     assert_eq!(
         (comparison.ranking.verdict, comparison.environment_unknown),
@@ -145,10 +147,11 @@ fn a_ratio_that_does_not_exist_is_null_with_its_reason() -> Outcome {
 
 #[test]
 fn ranges_that_touch_or_overlap_are_not_distinguished() -> Outcome {
-    let cases: [(&[f64], &[f64], Option<Verdict>); 6] = [
+    let cases: [(&[f64], &[f64], Option<Verdict>); 7] = [
         (&[1.0, 2.0], &[2.5, 3.0], Some(Verdict::FirstFaster)),
         (&[2.5, 3.0], &[1.0, 2.0], Some(Verdict::SecondFaster)),
         (&[1.0, 2.0], &[2.0, 3.0], Some(Verdict::NotDistinguished)),
+        (&[2.0, 3.0], &[1.0, 2.0], Some(Verdict::NotDistinguished)),
         (&[1.0, 9.0], &[2.0, 3.0], Some(Verdict::NotDistinguished)),
         (&[1.0], &[2.0, 3.0], None),
         (&[1.0, 2.0], &[3.0], None),
@@ -163,6 +166,7 @@ fn ranges_that_touch_or_overlap_are_not_distinguished() -> Outcome {
             "{one:?} {other:?}"
         );
         assert_eq!(ranking.reason.contains("qu'un passage"), verdict.is_none(), "{}", ranking.reason);
+        assert_eq!(ranking.reason.contains("vaut pour ces deux essais"), verdict.is_some(), "{}", ranking.reason);
     }
     Ok(())
 }
@@ -205,10 +209,25 @@ fn environments_that_differ_are_never_ranked() -> Outcome {
             let ranking = &comparison.ranking;
             assert_eq!((ranking.verdict, &ranking.reason), (None, &format!("Les environnements diffèrent : {key}.")));
             let way = ranking.comparable_if.as_deref().unwrap_or_default();
-            assert!(way.starts_with("Il faut ") && way.contains(wanted) && way.ends_with('.'), "{key}: {way}");
+            assert!(
+                way.starts_with("Pour classer ces durées, il faut ") && way.contains(wanted) && way.ends_with('.'),
+                "{key}: {way}"
+            );
             assert!(comparison.attribution.contains("ne peut pas être attribué"), "{}", comparison.attribution);
         }
     }
+    Ok(())
+}
+
+#[test]
+fn what_would_make_two_comparable_is_said_once() -> Outcome {
+    let ([first, _], mut second) = (measured()?, another(&[1.0, 1.0])?);
+    second.environment.selected_device_name = Some("NVIDIA L4".to_owned());
+    second.environment.selected_device_total_bytes = Some(1 << 34);
+    second.environment.driver_version = None;
+    let ranking = compare_measurements(&first, &second)?.ranking;
+    let expected = "Pour classer ces durées, il faut le même modèle de GPU, le même pilote. Les deux mesures doivent donner : driver_version.";
+    assert_eq!(ranking.comparable_if.as_deref(), Some(expected));
     Ok(())
 }
 
@@ -262,9 +281,11 @@ fn variables_of_which_only_the_names_are_known_forbid_a_ranking() -> Outcome {
         m.environment.runtime_settings.get_or_insert_default().set_outside = vec!["CUDA_LAUNCH_BLOCKING".to_owned()];
     };
     set(&mut second);
-    let comparison = compare_measurements(&first, &second)?;
-    assert_eq!(keys(&comparison), [("runtime_settings.set_outside", true)]);
-    assert_eq!((comparison.environment_unknown.len(), comparison.ranking.verdict), (0, None));
+    for (one, other) in [(&first, &second), (&second, &first)] {
+        let comparison = compare_measurements(one, other)?;
+        assert_eq!(keys(&comparison), [("runtime_settings.set_outside", true)]);
+        assert_eq!((comparison.environment_unknown.len(), comparison.ranking.verdict), (0, None));
+    }
     set(&mut first);
     let comparison = compare_measurements(&first, &second)?;
     assert_eq!(comparison.environment_unknown, ["runtime_settings.set_outside"]);
@@ -294,11 +315,15 @@ fn several_dimensions_that_differ_share_the_blame() -> Outcome {
     let ([first, _], mut second) = (measured()?, another(&[1.0, 1.0])?);
     second.configuration.chosen.width = 2048;
     second.configuration.chosen.dtype = Dtype::Bfloat16;
+    second.synthetic_model.definition = "Linear".to_owned();
     let comparison = compare_measurements(&first, &second)?;
     let names: Vec<&str> = comparison.configuration_differences.iter().map(|found| found.key.as_str()).collect();
-    assert_eq!(names, ["dtype", "repeats", "width"]);
+    assert_eq!(names, ["dtype", "repeats", "synthetic_model.definition", "width"]);
     let said = &comparison.attribution;
-    assert!(said.starts_with("Plusieurs différences de configuration : dtype, width. "), "{said}");
+    assert!(
+        said.starts_with("Plusieurs différences de configuration : dtype, synthetic_model.definition, width. "),
+        "{said}"
+    );
     Ok(())
 }
 
@@ -309,6 +334,16 @@ fn a_measurement_is_not_compared_with_itself() -> Outcome {
     with_simulation.simulation = Some(iteragpu_lab::simulation::simulation_of(&measurement)?);
     let refused = compare_measurements(&measurement, &with_simulation).map(|_| ()).map_err(|error| error.to_string());
     assert_eq!(refused, Err("C'est deux fois la même mesure. Rien n'a été comparé.".to_owned()));
+    let changes: [Change; 3] = [
+        |m| m.environment.driver_version = Some("570".to_owned()),
+        |m| m.configuration.chosen.seed = 0,
+        |m| m.measured_at_utc = "2026-12-01T00:00:00.000000+00:00".to_owned(),
+    ];
+    for change in changes {
+        let mut other = measurement.clone();
+        change(&mut other);
+        assert!(compare_measurements(&measurement, &other).is_ok());
+    }
     let mut one_byte_more = measurement.clone();
     one_byte_more.phases[2].peak_reserved_bytes += 1;
     let differences = compare_measurements(&measurement, &one_byte_more)?.counters;

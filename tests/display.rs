@@ -222,13 +222,16 @@ fn two_measurements_show_what_differs_then_counters_and_times() -> Outcome {
     let unranked = shown(&second, &first);
     let text = unranked.text();
     assert!(text.starts_with("Deux mesures, sans classement de leurs durées"), "{text}");
-    assert!(text.contains("Pour classer : Il faut le même pilote. Les deux mesures doivent donner : driver_version."));
+    assert!(text.contains(
+        "Pour classer ces durées, il faut le même pilote. Les deux mesures doivent donner : driver_version."
+    ));
     assert!(text.contains("Lignes que seule la seconde mesure contient, non comparées : 1."));
     assert!(!text.contains("Lignes que seule la première"));
     assert!(text.contains("environnement, empêche de classer") && text.contains("non donné"), "{text}");
-    assert!(text.contains("aucun (aucun à aucun)"), "{text}");
+    assert!(text.contains("aucun\n"), "{text}");
     // Environment, configuration, counters, times, ranking.
-    let order = ["driver_version", "seed", "−512", "Seconde / première", "Pour classer : "].map(|part| text.find(part));
+    let order =
+        ["driver_version", "seed", "−512", "Seconde / première", "Pour classer ces durées"].map(|part| text.find(part));
     assert!(order.iter().all(Option::is_some) && order.is_sorted(), "{order:?}");
     let nothing = show(&compare_measurement_outcomes(&Ok(first), &Err(LabError::WorkerMissing)));
     assert!(nothing.text().starts_with("Rien n'a été comparé. La seconde mesure manque. "), "{}", nothing.text());
@@ -294,7 +297,7 @@ fn a_long_value_is_shortened_in_the_table_and_whole_in_the_json() -> Outcome {
     let comparison = compare_measurements(&measured()?, &foreign()?)?;
     let (json, shown) = (comparison.to_string(), show(&Ok(comparison)));
     let tables = shown.text().strip_suffix(&json).ok_or("no JSON")?;
-    assert!(tables.chars().count() < 20_000, "{} characters", tables.chars().count());
+    assert!(tables.matches("onload='x'").count() < 20, "{tables}");
     assert!(tables.contains("runtime_settings.set_outside") && tables.contains('…'), "{tables}");
     assert_is_inert(&shown);
     Ok(())

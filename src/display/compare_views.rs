@@ -7,7 +7,7 @@ use super::figures::{integer, ratio};
 use super::grid::{Cell, Grid, numbers, words};
 use super::simulation_views::differences;
 use super::view::View;
-use super::views::{MAX_ROWS, spread_of_milliseconds, truncation};
+use super::views::{MAX_ROWS, time, truncation};
 use crate::compare::{CounterDifferences, Difference, MeasurementComparison, TimesOfPhase, Verdict};
 use crate::error::shortened;
 
@@ -29,8 +29,7 @@ impl Present for MeasurementComparison {
         ));
         let view = counters(what_differs(view, self), &self.counters);
         let view = times(view.note(self.attribution.as_str()), &self.times).note(self.ranking.reason.as_str());
-        let view = self.ranking.comparable_if.iter().fold(view, |view, way| view.note(format!("Pour classer : {way}")));
-        view.note(self.scope.as_str()).json(self)
+        self.ranking.comparable_if.iter().fold(view, |view, way| view.note(way.as_str())).json(self)
     }
 }
 
@@ -83,16 +82,19 @@ fn times(view: View, times: &[TimesOfPhase]) -> View {
         numbers("Seconde / première"),
     ]);
     for phase in times.iter().take(MAX_ROWS) {
-        let [first, second] = [phase.first, phase.second].map(|times| spread_of_milliseconds(&times.elapsed_seconds));
+        let [first, second] = [phase.first, phase.second].map(|times| time(&times.elapsed_seconds, times.count));
         grid.push([shortened(&phase.phase, MAX_VALUE).into(), first, second, ratios(phase)]);
     }
     truncation(view.grid(grid), times.len()).note(
-        "Durées : la médiane, puis la plus courte et la plus longue. Rapport : celui des médianes, puis ses extrêmes.",
+        "Durées : la médiane, puis la plus courte et la plus longue quand il y en a plusieurs. Rapport : celui des médianes, puis ses extrêmes. warmup : tous les passages de l'échauffement ensemble.",
     )
 }
 
 fn ratios(phase: &TimesOfPhase) -> Cell {
     let [middle, smallest, largest] = [phase.ratio_of_medians, phase.smallest_ratio, phase.largest_ratio]
         .map(|found| found.map_or_else(|| "aucun".to_owned(), ratio));
+    if phase.first.count == 1 && phase.second.count == 1 {
+        return middle.into();
+    }
     Cell::with(middle, format!("{smallest} à {largest}"))
 }

@@ -4,7 +4,7 @@ use super::Present;
 use super::figures::{decimal, grouped, integer};
 use super::grid::{Cell, Grid, numbers, words};
 use super::view::View;
-use super::views::{MAX_ROWS, bytes, key_values, label, spread_of_milliseconds, truncation};
+use super::views::{MAX_ROWS, bytes, key_values, label, time, truncation};
 use crate::pricing::{Offer, PriceList, Quote};
 use crate::results::{AcceptedUnits, Appended, PhaseSummary, Summary};
 
@@ -164,7 +164,7 @@ impl Present for Summary {
             view = truncation(view.grid(grid), count);
         }
         view.note(
-            "Temps : la médiane, puis le plus court et le plus long. Octets : le plus grand de tous les passages.",
+            "Temps : la médiane, puis le plus court et le plus long quand il y en a plusieurs. Octets : le plus grand de tous les passages.",
         )
         .json(self)
     }
@@ -175,7 +175,7 @@ fn summary_row(configuration: String, phase: &PhaseSummary) -> [Cell; 6] {
         configuration.into(),
         phase.phase.as_str().into(),
         integer(phase.count).into(),
-        spread_of_milliseconds(&phase.elapsed_seconds),
+        time(&phase.elapsed_seconds, phase.count),
         bytes(phase.peak_allocated_bytes.max),
         bytes(phase.peak_reserved_bytes.max),
     ]

@@ -119,17 +119,17 @@ impl Present for EnvironmentReport {
 }
 
 /// The median, and the extremes where there are several.
-fn time(rows: &[PhaseRow]) -> Cell {
-    match Spread::of_times(&mut rows.iter().map(|row| row.elapsed_seconds).collect::<Vec<_>>()) {
-        None => "".into(),
-        Some(seconds) if rows.len() == 1 => milliseconds(seconds.median).into(),
-        Some(seconds) => spread_of_milliseconds(&seconds),
+pub(super) fn time(seconds: &Spread<f64>, count: u64) -> Cell {
+    let median = milliseconds(seconds.median);
+    match count {
+        1 => median.into(),
+        _ => Cell::with(median, format!("{} à {}", milliseconds(seconds.min), milliseconds(seconds.max))),
     }
 }
 
-pub(super) fn spread_of_milliseconds(seconds: &Spread<f64>) -> Cell {
-    let range = format!("{} à {}", milliseconds(seconds.min), milliseconds(seconds.max));
-    Cell::with(milliseconds(seconds.median), range)
+fn time_of(rows: &[PhaseRow]) -> Cell {
+    let spread = Spread::of_times(&mut rows.iter().map(|row| row.elapsed_seconds).collect::<Vec<_>>());
+    spread.map_or("".into(), |seconds| time(&seconds, rows.len() as u64))
 }
 
 /// The dimensions and the number type, as the titles name them.
@@ -144,7 +144,7 @@ impl Present for Measurement {
         let mut grid = Grid::new(&columns(&[numbers("Temps (ms)")]));
         for group in groups.iter().take(MAX_ROWS) {
             let [a, b, c, d, e, f] = group.counters.map(bytes);
-            grid.push([group.name().into(), time(&self.phases[group.places.clone()]), a, b, c, d, e, f]);
+            grid.push([group.name().into(), time_of(&self.phases[group.places.clone()]), a, b, c, d, e, f]);
         }
         let chosen = &self.configuration.chosen;
         let device = self.environment.selected_device_name.as_deref().unwrap_or(&chosen.device);
