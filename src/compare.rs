@@ -437,6 +437,6 @@ fn verdict(first: &Spread<f64>, second: &Spread<f64>) -> (Verdict, &'static str)
 
 impl fmt::Display for MeasurementComparison {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&json::pretty(self))
+        write!(f, "{}", json::Pretty(self))
     }
 }

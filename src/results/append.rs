@@ -147,7 +147,7 @@ fn check(measurement: &Measurement) -> Result<(), String> {
         return Err(format!("la configuration n'est pas acceptée ({error})"));
     }
     if let Some(key) = contradiction(measurement) {
-        return refused(format!("{key} contredit la configuration"));
+        return Err(format!("{key} contredit la configuration"));
     }
     if !is_complete(&measurement.configuration.chosen, &measurement.phases) {
         return Err(format!("{} phases, dont une manque, se répète ou n'est pas à sa place", measurement.phases.len()));
