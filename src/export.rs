@@ -2,7 +2,7 @@
 //! file is never touched.
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::error::LabError;
@@ -47,36 +47,58 @@ impl NewFile {
     /// file is there and the disk did not confirm its name; [`LabError::NotWritable`] for any other
     /// failure.
     pub fn write(&self, contents: &[u8]) -> Result<(), LabError> {
-        match self.write_nameless(contents) {
-            Some(written) => {
-                written.map_err(|error| self.refused(error))?;
-                sync_folder_of(&self.path).map_err(|error| not_synced(&self.path, error))
-            }
-            None => self.write_temporary(contents),
+        self.write_parts([Ok(contents)])
+    }
+
+    /// The same for contents that come in parts, and are never in memory as a whole: the first part that
+    /// is an error ends it, and nothing is written.
+    ///
+    /// # Errors
+    /// That of a part, else as [`NewFile::write`].
+    pub fn write_parts<P: AsRef<[u8]>>(
+        &self,
+        parts: impl IntoIterator<Item = Result<P, LabError>>,
+    ) -> Result<(), LabError> {
+        match nameless_in(folder_of(&self.path)) {
+            Some(file) => self.write_nameless(&file, parts),
+            None => self.write_temporary(parts),
         }
     }
 
     /// Writes a file that has no name until it is complete: whatever ends this process, nothing is
-    /// left behind. None where the system or the file system has no such files.
-    fn write_nameless(&self, contents: &[u8]) -> Option<std::io::Result<()>> {
-        let mut file = nameless_in(folder_of(&self.path))?;
-        if let Err(error) = file.write_all(contents).and_then(|()| file.sync_all()) {
-            return Some(Err(error));
-        }
-        match name_file(&file, &self.path) {
-            // Without /proc the file cannot be given its name.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
-            named => Some(named),
-        }
+    /// left behind.
+    fn write_nameless<P: AsRef<[u8]>>(
+        &self,
+        file: &File,
+        parts: impl IntoIterator<Item = Result<P, LabError>>,
+    ) -> Result<(), LabError> {
+        self.fill(file, parts)?;
+        file.sync_all().and_then(|()| name_file(file, &self.path)).map_err(|error| self.refused(error))?;
+        sync_folder_of(&self.path).map_err(|error| not_synced(&self.path, error))
     }
 
-    fn write_temporary(&self, contents: &[u8]) -> Result<(), LabError> {
-        let temporary = Temporary::beside(&self.path).and_then(|mut file| file.write_all(contents).map(|()| file));
-        let temporary = temporary.map_err(|error| self.not_writable(error))?;
+    fn write_temporary<P: AsRef<[u8]>>(
+        &self,
+        parts: impl IntoIterator<Item = Result<P, LabError>>,
+    ) -> Result<(), LabError> {
+        let mut temporary = Temporary::beside(&self.path).map_err(|error| self.not_writable(error))?;
+        self.fill(&mut temporary, parts)?;
         temporary.become_new(&self.path).map_err(|failed| match failed {
             NotNamed::NotWritten(error) => self.refused(error),
             NotNamed::NotSynced(error) => not_synced(&self.path, error),
         })
+    }
+
+    fn fill<P: AsRef<[u8]>>(
+        &self,
+        file: impl Write,
+        parts: impl IntoIterator<Item = Result<P, LabError>>,
+    ) -> Result<(), LabError> {
+        let mut file = BufWriter::new(file);
+        for part in parts {
+            file.write_all(part?.as_ref()).map_err(|error| self.not_writable(error))?;
+        }
+        file.flush().map_err(|error| self.not_writable(error))
     }
 
     fn refused(&self, error: std::io::Error) -> LabError {
@@ -145,22 +167,29 @@ impl std::fmt::Display for Saved {
     }
 }
 
-/// An empty file without a name, as readable as any other file of the user.
+/// An empty file without a name, as readable as any other file of the user. None where the system or the
+/// file system has no such files, or cannot name them.
 #[cfg(target_os = "linux")]
 fn nameless_in(folder: &Path) -> Option<File> {
     use rustix::fs::{CWD, Mode, OFlags, openat};
     let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
-    openat(CWD, folder, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)
+    let file = openat(CWD, folder, flags, Mode::from_raw_mode(0o666)).ok().map(File::from)?;
+    // There is not always a /proc.
+    Path::new(&open_file(&file)).symlink_metadata().is_ok().then_some(file)
+}
+
+/// The name of an open file below /proc.
+#[cfg(target_os = "linux")]
+fn open_file(file: &File) -> String {
+    use std::os::fd::AsRawFd;
+    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Gives a nameless file its name; fails when the name is taken.
 #[cfg(target_os = "linux")]
 fn name_file(file: &File, path: &Path) -> std::io::Result<()> {
-    use std::os::fd::AsRawFd;
-
     use rustix::fs::{AtFlags, CWD, linkat};
-    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
-    Ok(linkat(CWD, open.as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
+    Ok(linkat(CWD, open_file(file).as_str(), CWD, path, AtFlags::SYMLINK_FOLLOW)?)
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -170,7 +199,7 @@ fn nameless_in(_folder: &Path) -> Option<File> {
 
 #[cfg(not(target_os = "linux"))]
 fn name_file(_file: &File, _path: &Path) -> std::io::Result<()> {
-    Err(std::io::ErrorKind::NotFound.into())
+    Err(std::io::ErrorKind::Unsupported.into())
 }
 
 pub(crate) fn not_writable(path: &Path, source: std::io::Error) -> LabError {
@@ -219,10 +248,13 @@ mod tests {
             return Ok(());
         }
         let file = NewFile { path: folder.path().join("a.json") };
-        assert!(matches!(file.write_nameless(b"whole"), Some(Ok(()))));
-        let taken = file.write_nameless(b"other").map(|written| written.map_err(|error| error.kind()));
-        assert_eq!(taken, Some(Err(std::io::ErrorKind::AlreadyExists)));
-        assert_eq!((fs::read(&file.path)?, fs::read_dir(folder.path())?.count()), (b"whole".to_vec(), 1));
+        let write = |contents: &str| {
+            let nameless = nameless_in(folder.path()).ok_or("no nameless file")?;
+            Ok::<_, &str>(file.write_nameless(&nameless, contents.split_inclusive(' ').map(Ok)))
+        };
+        assert!(matches!(write("the who le")?, Ok(())));
+        assert!(matches!(write("other")?, Err(LabError::FileExists { .. })));
+        assert_eq!((fs::read(&file.path)?, fs::read_dir(folder.path())?.count()), (b"the who le".to_vec(), 1));
         Ok(())
     }
 
@@ -230,11 +262,26 @@ mod tests {
     fn file_systems_without_nameless_files_get_a_temporary_one() -> Outcome {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("a.json");
-        NewFile::check(&path)?.write_temporary(b"whole")?;
+        NewFile::check(&path)?.write_temporary([Ok("who"), Ok("le")])?;
         assert_eq!(fs::read(&path)?, b"whole");
-        let refused = NewFile { path: path.clone() }.write_temporary(b"other");
+        let refused = NewFile { path: path.clone() }.write_temporary([Ok("other")]);
         assert!(matches!(refused, Err(LabError::FileExists { .. })));
         assert_eq!((fs::read(&path)?, fs::read_dir(folder.path())?.count()), (b"whole".to_vec(), 1));
+        Ok(())
+    }
+
+    #[test]
+    fn contents_that_end_with_an_error_are_not_written() -> Outcome {
+        let folder = tempfile::tempdir()?;
+        let file = NewFile::check(folder.path().join("a.json"))?;
+        let long = "long ".repeat(10_000);
+        let parts = || [Ok(long.as_str()), Err(LabError::WorkerMissing), Ok("never")];
+        for refused in [file.write_parts(parts()), file.write_temporary(parts())] {
+            assert!(matches!(refused, Err(LabError::WorkerMissing)));
+            assert_eq!(fs::read_dir(folder.path())?.count(), 0);
+        }
+        file.write_parts([Ok(&long), Ok(&long)])?;
+        assert_eq!(fs::read_to_string(file.path())?, long.repeat(2));
         Ok(())
     }
 
