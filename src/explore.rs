@@ -3,12 +3,15 @@
 //!
 //! 1. [`plan`]: what varies, the points, the order of the runs;
 //! 2. [`record`]: the lines of an exploration's file: its plan, then one line a run;
-//! 3. [`run`]: one fresh process a run, each kept before the next.
+//! 3. [`run`]: one fresh process a run, each kept before the next;
+//! 4. [`mod@merge`]: many such files become one.
 
+pub mod merge;
 pub mod plan;
 pub mod record;
 pub mod run;
 
+pub use merge::{Merged, merge};
 pub use plan::{Dimension, Plan, PlanOptions, PlannedRun, Value, Variation};
 pub use record::{PlanRecord, RunRecord};
 pub use run::{Explored, Progress, explore};

@@ -15,9 +15,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::StandIn;
+use common::{StandIn, plan_record};
+use iteragpu_lab::explore::{Plan, PlanOptions};
 use iteragpu_lab::results::read_measurement;
-use iteragpu_lab::{LabError, NewFile, summarize};
+use iteragpu_lab::{LabError, MeasureConfig, NewFile, summarize};
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
@@ -57,6 +58,18 @@ impl Place {
         let mut command = Command::new(COMMAND);
         command.args(["results", "append", "--from"]).arg(&self.measurement).arg("--to").arg(to);
         command
+    }
+
+    /// Merges explorations of some 80 KiB, more than what is ever written at once; beside the place.
+    fn merge(&self, output: impl AsRef<OsStr>) -> Outcome<Command> {
+        let input = self.worker.beside("in.jsonl");
+        let measurement = common::measurements()?.swap_remove(0);
+        let plan = Plan::new(MeasureConfig::default(), &["width=64"], &PlanOptions::default())?;
+        let line = |id| serde_json::to_string(&plan_record(id, &measurement, plan.clone())).map(|line| line + "\n");
+        fs::write(&input, (0..40).map(line).collect::<Result<String, _>>()?)?;
+        let mut command = Command::new(COMMAND);
+        command.args(["explore", "merge", "--output"]).arg(output).arg(input);
+        Ok(command)
     }
 
     fn names(&self) -> std::io::Result<Vec<OsString>> {
@@ -292,6 +305,17 @@ fn a_full_disk_takes_no_file_and_the_measurement_is_printed() -> Outcome {
 }
 
 #[test]
+fn a_full_disk_takes_no_merged_file() -> Outcome {
+    let place = Place::new()?;
+    let output = with_mounts(&place, FULL, &place.merge(place.at("all.jsonl"))?)?;
+    let Some(output) = output else { return Ok(()) };
+    let said = stderr(&output);
+    assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(1), ""), "{said}");
+    assert!(said.contains("(disque plein, erreur 28)") && said.ends_with("\nfill\nr.csv\n"), "{said}");
+    Ok(())
+}
+
+#[test]
 fn a_full_disk_keeps_the_results_file_as_it_was() -> Outcome {
     let place = Place::new()?;
     let results = place.worker.beside("r.csv");
@@ -359,6 +383,23 @@ fn a_limit_on_sizes_takes_no_file_and_the_measurement_is_printed() -> Outcome {
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
         assert!(stderr(&output).contains("limite de taille des fichiers atteinte"), "{}", stderr(&output));
         assert!(is_measurement(&stdout(&output)) && place.names()?.is_empty());
+    }
+    Ok(())
+}
+
+/// Stopped before anything is written, after some of it, and not at all.
+#[test]
+fn a_limit_on_sizes_takes_no_merged_file() -> Outcome {
+    let place = Place::new()?;
+    let merge = place.merge(place.at("all.jsonl"))?;
+    for (blocks, code) in [(0, 1), (60, 1), (100_000, 0)] {
+        let mut limited = Command::new("sh");
+        limited.args(["-c", &format!("ulimit -f {blocks}; exec \"$@\""), "sh"]);
+        limited.arg(merge.get_program()).args(merge.get_args());
+        let output = finish(&mut limited)?;
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
+        assert_eq!(stderr(&output).contains("limite de taille des fichiers atteinte"), code == 1);
+        assert_eq!(place.names()?.len(), usize::from(code == 0));
     }
     Ok(())
 }
@@ -437,6 +478,27 @@ fn of_many_threads_exactly_one_writes_all_that_it_has() -> Outcome {
     Ok(())
 }
 
+#[test]
+fn a_merge_that_is_killed_leaves_a_complete_file_or_nothing() -> Outcome {
+    const MOMENTS: u32 = 20;
+    let place = Place::new()?;
+    let file = place.at("all.jsonl");
+    let mut merge = place.merge(&file)?;
+    let start = Instant::now();
+    assert!(finish(&mut merge)?.status.success());
+    let (lasts, complete) = (start.elapsed(), fs::read(&file)?);
+    for moment in 0..=MOMENTS {
+        fs::remove_file(&file).or_else(|error| if file.exists() { Err(error) } else { Ok(()) })?;
+        let mut child = merge.spawn()?;
+        std::thread::sleep(lasts * moment / MOMENTS);
+        child.kill()?;
+        child.wait()?;
+        let names = place.names()?;
+        assert!(names.is_empty() || (names == ["all.jsonl"] && fs::read(&file)? == complete), "{names:?}");
+    }
+    Ok(())
+}
+
 // What survives a power cut.
 
 /// Stands before the C library's `fsync`: writes down what is synced, and how long the file of the name
@@ -501,6 +563,11 @@ fn file_and_folder_are_synced_before_success_is_told() -> Outcome {
     assert!(output.status.success());
     assert_eq!(syncs, format!("file -1\nfolder {}\n", length(&json)?));
 
+    let merged = place.at("all.jsonl");
+    let (output, syncs) = watched.run(&mut place.merge(&merged)?, &merged, None)?;
+    assert!(output.status.success());
+    assert_eq!(syncs, format!("file -1\nfolder {}\n", length(&merged)?));
+
     let (output, syncs) = watched.run(&mut place.append(&csv), &csv, None)?;
     let first = length(&csv)?;
     assert!(output.status.success());
@@ -556,6 +623,9 @@ fn a_disk_that_does_not_take_the_contents_gets_no_name() -> Outcome {
     let (output, syncs) = watched.run(&mut place.measure(&json), &json, failing)?;
     assert_eq!((output.status.code(), syncs.as_str()), (Some(1), "file -1\n"));
     assert!(is_measurement(&stdout(&output)) && place.names()?.is_empty());
+
+    let (output, _) = watched.run(&mut place.merge(&json)?, &json, failing)?;
+    assert_eq!((output.status.code(), place.names()?.len()), (Some(1), 0));
 
     let (output, _) = watched.run(&mut place.append(&csv), &csv, failing)?;
     assert_eq!((output.status.code(), place.names()?.len()), (Some(1), 0));

@@ -1,21 +1,17 @@
 //! The simulation beside measurements of a real GPU, and properties that hold for any configuration.
 
+mod common;
+
 use std::fs;
 
+use common::measurements;
 use iteragpu_lab::simulation::{
     AllocatorProfile, BlockId, CachingAllocator, Evidence, compare_with_simulation, simulate,
 };
-use iteragpu_lab::{Dtype, EnvironmentReport, LabError, MeasureConfig, Measurement};
+use iteragpu_lab::{Dtype, EnvironmentReport, LabError, MeasureConfig};
 use proptest::prelude::*;
 
 type Outcome<T = ()> = Result<T, Box<dyn std::error::Error>>;
-
-/// Ten measurements of an H200 whose counters are those of the original.
-fn measurements() -> Outcome<Vec<Measurement>> {
-    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;
-    let mut kept: serde_json::Value = serde_json::from_str(&text)?;
-    Ok(serde_json::from_value(kept["measurements"].take())?)
-}
 
 #[test]
 fn ten_measured_configurations_are_simulated_to_the_byte() -> Outcome {

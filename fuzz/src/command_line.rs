@@ -61,7 +61,7 @@ fn check_task(task: &Task) {
         Task::Measure(options) => check_configuration(&options.configuration),
         Task::Simulate(options) => check_simulation(options),
         // Files of any name: not to be touched here.
-        Task::Results(_) | Task::Compare(_) => (),
+        Task::Explore(_) | Task::Results(_) | Task::Compare(_) => (),
     }
 }
 

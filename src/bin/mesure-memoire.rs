@@ -13,7 +13,7 @@ use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, pars
 use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
 use iteragpu_lab::explore::plan::parse_base;
 use iteragpu_lab::explore::run::told;
-use iteragpu_lab::explore::{Plan, PlanOptions, Progress, explore};
+use iteragpu_lab::explore::{Plan, PlanOptions, Progress, explore, merge};
 use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
@@ -157,6 +157,8 @@ pub(crate) struct CompareOptions {
 #[derive(Args)]
 #[command(subcommand_negates_reqs = true, args_conflicts_with_subcommands = true)]
 pub(crate) struct ExploreOptions {
+    #[command(subcommand)]
+    pub(crate) task: Option<ExploreTask>,
     /// Dimension qui varie et ses valeurs, par exemple width=64,128,256 ; répétée, chaque dimension varie à son tour
     #[arg(long, value_name = "DIMENSION=VALEURS", required = true, allow_hyphen_values = true)]
     pub(crate) vary: Vec<String>,
@@ -187,6 +189,22 @@ pub(crate) struct ExploreOptions {
     /// Continue un fichier interrompu, avec les mêmes options ; commence s'il n'existe pas
     #[arg(long)]
     pub(crate) resume: bool,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum ExploreTask {
+    /// Réunit des fichiers d'exploration dans un nouveau fichier : machines à part, doublons retirés
+    Merge(MergeOptions),
+}
+
+#[derive(Args)]
+pub(crate) struct MergeOptions {
+    /// Nouveau fichier JSONL à créer
+    #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
+    output: PathBuf,
+    /// Fichiers JSONL d'exploration, ou dossiers dont tous les fichiers .jsonl sont pris
+    #[arg(value_name = "FICHIERS", required = true)]
+    inputs: Vec<PathBuf>,
 }
 
 #[derive(Args)]
@@ -227,7 +245,10 @@ fn run(task: Task) -> ExitCode {
         Task::Measure(options) => measure(&options).unwrap_or_else(fail),
         Task::Simulate(options) => simulated(&options).map_or_else(fail, |found| print_result(&found)),
         Task::Compare(options) => compare(&options).unwrap_or_else(fail),
-        Task::Explore(options) => explored(&options).unwrap_or_else(fail),
+        Task::Explore(options) => match &options.task {
+            None => explored(&options).unwrap_or_else(fail),
+            Some(ExploreTask::Merge(options)) => merged(options).unwrap_or_else(fail),
+        },
         Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Summary(options)) => {
             summarize(&options.file).map_or_else(fail, |summary| print_result(&summary))
@@ -372,6 +393,11 @@ fn save(file: &NewFile, measurement: &Measurement) -> ExitCode {
 fn add_to_results(options: &AppendOptions) -> Result<ExitCode, LabError> {
     let appended = append(&read_measurement(&options.from)?, &options.to)?;
     complain(&appended.to_string());
+    Ok(ExitCode::SUCCESS)
+}
+
+fn merged(options: &MergeOptions) -> Result<ExitCode, LabError> {
+    complain(&merge(&options.inputs, &options.output)?.to_string());
     Ok(ExitCode::SUCCESS)
 }
 

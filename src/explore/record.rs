@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, Read};
 
+use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, PlannedRun};
@@ -85,6 +86,14 @@ impl PlanRecord {
         Some((run, self.plan.points.get(run.point)?))
     }
 
+    /// Whether it is a line that [`PlanRecord::new`] could have written.
+    fn is_consistent(&self) -> bool {
+        (self.schema_version, self.artifact.as_str()) == (1, "iteragpu-lab-v1")
+            && number_of(&self.exploration_id).is_some()
+            && DateTime::parse_from_rfc3339(&self.started_at_utc).is_ok()
+            && self.plan.is_consistent()
+    }
+
     /// Whether `run` is one of this exploration's, as planned.
     pub(crate) fn holds(&self, run: &RunRecord) -> bool {
         let planned = self.planned(run.run_index);
@@ -132,21 +141,33 @@ impl Record {
         }
         const NOT_JSON: &str = "n'est pas une ligne d'exploration";
         const INCOMPLETE: &str = "n'a pas toutes les clés attendues";
+        // Nearly every line is a run: it is read once.
+        if let Ok(run) = serde_json::from_slice::<RunRecord>(line)
+            && run.kind == RUN
+        {
+            return if run.is_consistent() {
+                Ok(Self::Run(Box::new(run)))
+            } else {
+                Err("contient une mesure incohérente")
+            };
+        }
         let Kind { kind } = serde_json::from_slice(line).map_err(|_| NOT_JSON)?;
         match kind.as_str() {
             PLAN => {
                 let plan: PlanRecord = serde_json::from_slice(line).map_err(|_| INCOMPLETE)?;
-                let origin = (plan.schema_version, plan.artifact.as_str());
-                let is_ours = origin == (1, "iteragpu-lab-v1") && plan.plan.is_consistent();
-                if is_ours { Ok(Self::Plan(Box::new(plan))) } else { Err("contient un plan incohérent") }
+                if plan.is_consistent() { Ok(Self::Plan(Box::new(plan))) } else { Err("contient un plan incohérent") }
             }
-            RUN => {
-                let run: RunRecord = serde_json::from_slice(line).map_err(|_| INCOMPLETE)?;
-                if run.is_consistent() { Ok(Self::Run(Box::new(run))) } else { Err("contient une mesure incohérente") }
-            }
+            RUN => Err(INCOMPLETE),
             _ => Err(NOT_JSON),
         }
     }
+}
+
+/// What the 16 hexadecimal digits of an exploration's identifier are; none for any other text.
+pub(crate) fn number_of(exploration_id: &str) -> Option<u64> {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    let is_ours = exploration_id.len() == 16 && exploration_id.bytes().all(is_digit);
+    u64::from_str_radix(exploration_id, 16).ok().filter(|_| is_ours)
 }
 
 /// The next line with its newline; the start of one that is too long; the rest without a newline when

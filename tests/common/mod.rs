@@ -6,7 +6,30 @@ pub mod program;
 use std::path::PathBuf;
 use std::process::Command;
 
+use iteragpu_lab::Measurement;
+use iteragpu_lab::explore::{Plan, PlanRecord};
 use tempfile::TempDir;
+
+/// Ten measurements of an H200 whose counters are those of the original.
+pub fn measurements() -> Result<Vec<Measurement>, Box<dyn std::error::Error>> {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;
+    let mut kept: serde_json::Value = serde_json::from_str(&text)?;
+    Ok(serde_json::from_value(kept["measurements"].take())?)
+}
+
+/// The first line of a made-up exploration, in the environment of `measurement`. The later `id`s, up to
+/// 59, began earlier.
+pub fn plan_record(id: u64, measurement: &Measurement, plan: Plan) -> PlanRecord {
+    PlanRecord {
+        schema_version: 1,
+        artifact: "iteragpu-lab-v1".to_owned(),
+        kind: "exploration_plan".to_owned(),
+        exploration_id: format!("{id:016x}"),
+        started_at_utc: format!("2026-12-01T00:00:{:02}.000000+00:00", 59 - id % 60),
+        environment: measurement.environment.clone(),
+        plan,
+    }
+}
 
 /// The stand-in worker under the name of a behaviour, in a folder of its own.
 pub struct StandIn {
