@@ -5,6 +5,7 @@ mod bench;
 mod browser;
 mod clean;
 mod deny;
+mod fresh_process;
 mod frontends;
 mod fuzz;
 mod git_hook;
@@ -16,6 +17,7 @@ mod kernel_bench;
 mod kernel_cache;
 mod lab;
 mod load;
+mod merge_bench;
 mod notebook;
 mod prerequisites;
 mod progress;
@@ -71,6 +73,8 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Chronomètre le résumé d'un grand fichier de résultats inventé
     BenchResults(results_bench::ResultsBenchArgs),
+    /// Chronomètre la réunion de nombreux fichiers d'exploration inventés
+    BenchMerge(merge_bench::MergeBenchArgs),
     /// Chronomètre la simulation d'un million d'allocations et de libérations
     BenchSimulation(simulation_bench::SimulationBenchArgs),
     /// Chronomètre les cellules des notebooks dans des noyaux neufs, à côté d'un noyau nu
@@ -117,6 +121,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Load(arguments) => load::run(arguments),
         Task::Bench(arguments) => bench::run(arguments),
         Task::BenchResults(arguments) => results_bench::run(arguments),
+        Task::BenchMerge(arguments) => merge_bench::run(arguments),
         Task::BenchSimulation(arguments) => simulation_bench::run(arguments),
         Task::BenchKernel(arguments) => kernel_bench::run(arguments),
     }

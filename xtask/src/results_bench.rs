@@ -4,16 +4,14 @@
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Instant;
+use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use iteragpu_lab::results::COLUMNS;
 use serde_json::Value;
 
-use crate::UsageError;
-use crate::workspace;
+use crate::{UsageError, fresh_process};
 
 #[derive(Args)]
 pub struct ResultsBenchArgs {
@@ -28,17 +26,11 @@ pub struct ResultsBenchArgs {
     shuffled: bool,
 }
 
-/// GNU time: a child's peak memory is told by the system alone, and only to its parent.
-const TIME: &str = "/usr/bin/time";
-
 pub fn run(arguments: &ResultsBenchArgs) -> anyhow::Result<ExitCode> {
     if arguments.rows == 0 || arguments.runs == 0 {
         return Err(UsageError("--rows et --runs : au moins 1.".to_owned()).into());
     }
-    if !Path::new(TIME).exists() {
-        return Err(UsageError(format!("Il manque {TIME}, qui relève la mémoire : installez le paquet time.")).into());
-    }
-    workspace::succeed(&mut workspace::cargo(&["build", "--release", "--locked"]))?;
+    fresh_process::prepare()?;
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("resultats.csv");
     write_rows(&file, arguments.rows, arguments.shuffled)?;
@@ -52,21 +44,12 @@ pub fn run(arguments: &ResultsBenchArgs) -> anyhow::Result<ExitCode> {
 
 /// Seconds and peak memory of one summary in a process of its own.
 fn observe(file: &Path, rows: u64) -> anyhow::Result<(f64, u64)> {
-    let program = workspace::target().join("release/mesure-memoire");
-    let start = Instant::now();
-    let mut command = Command::new(TIME);
-    command.args(["--format", "%M"]).arg(program).args(["results", "summary"]).arg(file).stdin(Stdio::null());
-    let output = command.output()?;
-    let seconds = start.elapsed().as_secs_f64();
-    let said = String::from_utf8_lossy(&output.stderr);
-    if !output.status.success() {
-        bail!("le résumé a échoué : {}", said.trim());
-    }
-    let summary: Value = serde_json::from_slice(&output.stdout)?;
+    let observed = fresh_process::observe(&["results".as_ref(), "summary".as_ref(), file.as_os_str()])?;
+    let summary: Value = serde_json::from_slice(&observed.stdout)?;
     if summary["rows"] != rows {
         bail!("{} lignes résumées au lieu de {rows}", summary["rows"]);
     }
-    Ok((seconds, said.trim().parse().context("réponse inattendue du programme time")?))
+    Ok((observed.seconds, observed.peak_kibibytes))
 }
 
 /// Runs of nine rows each, over three environments and eight configurations.
