@@ -333,6 +333,18 @@ fn a_full_disk_keeps_the_results_file_as_it_was() -> Outcome {
     Ok(())
 }
 
+/// A file without a name gets one through /proc; where that is hidden, a temporary file serves.
+#[test]
+fn without_proc_a_file_is_written_all_the_same() -> Outcome {
+    let place = Place::new()?;
+    let script = "mount -t tmpfs none /proc && test ! -e /proc/self && exec \"$@\"";
+    let Some(output) = with_mounts(&place, script, &place.measure(place.at("m.json")))? else { return Ok(()) };
+    assert!(output.status.success(), "{}", stderr(&output));
+    read_measurement(&place.at("m.json"))?;
+    assert_eq!(place.names()?.len(), 1);
+    Ok(())
+}
+
 #[test]
 fn a_read_only_disk_is_refused_before_anything_is_measured() -> Outcome {
     let endless = StandIn::new("endless")?;
