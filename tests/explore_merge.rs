@@ -259,6 +259,20 @@ fn a_line_that_its_writer_did_not_complete_is_left_out() -> Outcome {
 }
 
 #[test]
+fn there_may_be_more_files_than_can_be_open_at_once() -> Outcome {
+    let place = Place::new()?;
+    for id in 1..=40 {
+        place.file(format!("{id}.jsonl"), exploration(id)?.concat())?;
+    }
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 12; exec \"$@\"", "sh", COMMAND, "explore", "merge", "--output"]);
+    let output = limited.arg(place.at("all")).arg(place.folder.path()).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(fs::read_to_string(place.at("all"))?.lines().count() as u64, 40 * (1 + RUNS));
+    Ok(())
+}
+
+#[test]
 fn what_is_no_file_or_has_no_end_is_refused() -> Outcome {
     let place = Place::new()?;
     let whole = place.file("whole.jsonl", exploration(1)?.concat())?;
