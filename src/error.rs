@@ -139,14 +139,6 @@ pub enum LabError {
         found: String,
     },
 
-    /// A file of explorations holds something that is not accepted.
-    ExplorationRefused {
-        /// The name as given.
-        path: String,
-        /// What is wrong with it, in French.
-        reason: String,
-    },
-
     /// A results file already holds the measurement that was to be added.
     RunAlreadyRecorded {
         /// The file's name as given.
@@ -287,11 +279,6 @@ impl LabError {
                 format!("Mesure refusée : {found}"),
                 "Elle n'a pas été utilisée.",
                 "Attendu : une mesure complète, telle que l'écrit « mesure-memoire measure --output ».",
-            ),
-            Self::ExplorationRefused { path, reason } => Explanation::of_file(
-                format!("Le fichier « {path} » : {reason}"),
-                "Rien n'a été mesuré ni écrit.",
-                "",
             ),
             Self::RunAlreadyRecorded { path, run_id, line } => Explanation::of_file(
                 format!("Le fichier « {path} » contient déjà l'essai {run_id}, à la ligne {line}"),

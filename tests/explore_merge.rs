@@ -402,15 +402,15 @@ proptest! {
             lines += inside.len() as u64;
             for (id, runs) in &sketch.parts {
                 for position in [0].iter().chain(runs) {
-                    // Later identifiers began earlier.
-                    expected.insert((u64::MAX - id, *position), explorations[*id as usize][*position].as_str());
+                    // Later pairs of identifiers began earlier.
+                    expected.insert((u64::MAX - id / 2, *id, *position), explorations[*id as usize][*position].as_str());
                 }
             }
         }
         prop_assume!(!expected.is_empty());
         let (merged, text) = place.merged(&files, "all.jsonl").map_err(failed)?;
         prop_assert_eq!(&text, &expected.values().copied().collect::<String>());
-        let plans = expected.keys().filter(|(_, position)| *position == 0).count() as u64;
+        let plans = expected.keys().filter(|(_, _, position)| *position == 0).count() as u64;
         let kept = expected.len() as u64;
         prop_assert_eq!(counted(&merged), (plans, kept - plans, lines - kept, cuts));
 

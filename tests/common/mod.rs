@@ -17,15 +17,15 @@ pub fn measurements() -> Result<Vec<Measurement>, Box<dyn std::error::Error>> {
     Ok(serde_json::from_value(kept["measurements"].take())?)
 }
 
-/// The first line of a made-up exploration, in the environment of `measurement`. The later `id`s, up to
-/// 59, began earlier.
+/// The first line of a made-up exploration, in the environment of `measurement`. An even `id` and the one
+/// after it began in the same second, one second before the two below.
 pub fn plan_record(id: u64, measurement: &Measurement, plan: Plan) -> PlanRecord {
     PlanRecord {
         schema_version: 1,
         artifact: "iteragpu-lab-v1".to_owned(),
         kind: "exploration_plan".to_owned(),
         exploration_id: format!("{id:016x}"),
-        started_at_utc: format!("2026-12-01T00:00:{:02}.000000+00:00", 59 - id % 60),
+        started_at_utc: format!("2026-12-01T00:00:{:02}.000000+00:00", 59 - id / 2 % 60),
         environment: measurement.environment.clone(),
         plan,
     }
