@@ -5,6 +5,7 @@ mod bench;
 mod browser;
 mod clean;
 mod deny;
+mod fleet;
 mod fresh_process;
 mod frontends;
 mod fuzz;
@@ -61,6 +62,8 @@ enum Task {
     Signals(signals::SignalsArgs),
     /// Contrôle les licences, les doublons et les sources des dépendances, et leurs failles connues si leur base se lit
     Deny,
+    /// Fait lire les fichiers de docs/flotte par SkyPilot et dstack, sans rien louer, et en répète les scripts
+    Fleet,
     /// Recalcule tarifs-forfaits.csv à partir des prix horaires publics
     Tariffs(tariffs::TariffsArgs),
     /// Compare des mesures à des valeurs de référence, sur un vrai GPU
@@ -115,6 +118,7 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
         Task::Fuzz(arguments) => fuzz::run(arguments),
         Task::Signals(arguments) => signals::run(arguments),
         Task::Deny => deny::run(),
+        Task::Fleet => fleet::run(),
         Task::Tariffs(arguments) => tariffs::run(arguments),
         Task::Golden(arguments) => golden::run(arguments),
         Task::VerifySimulation(arguments) => verify_simulation::run(arguments),

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::lab::WALKTHROUGH;
 use crate::python::{self, FRONTENDS, Install, JUPYTER, PLAYWRIGHT, Pins};
-use crate::{browser, clean, frontends, fuzz, kernel, prerequisites, progress, signals, worker, workspace};
+use crate::{browser, clean, fleet, frontends, fuzz, kernel, prerequisites, progress, signals, worker, workspace};
 
 /// A notebook, and what it shows.
 pub type Notebook = (&'static str, Shown);
@@ -62,7 +62,7 @@ pub fn run() -> Result<ExitCode> {
 
 fn every_check(steps: &mut Steps) -> Result<()> {
     let chromium = browser::chromium();
-    let (kernel, packages) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", || {
+    let (kernel, packages, tools) = steps.run("prérequis, puis noyau et paquets Python en arrière-plan", || {
         // Without a browser its driver is of no use.
         start_installs(if chromium.is_some() { &[JUPYTER, FRONTENDS, PLAYWRIGHT] } else { &[JUPYTER, FRONTENDS] })
     })?;
@@ -81,6 +81,10 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     })?;
     steps.run("entrées hostiles, quelques secondes chacune", fuzz::check)?;
     steps.cargo("commandes", &["build", "--release", "--locked"])?;
+    match tools.into_iter().try_for_each(Install::finish) {
+        Err(error) if !fleet::required() => steps.skip(FLEET, &format!("{error:#}")),
+        installed => steps.run(FLEET, || installed.and_then(|()| fleet::check()))?,
+    }
     steps.run("paquets Python", || packages.map_or(Ok(()), Install::finish))?;
     steps.run("programme de mesure", worker::build)?;
     // In release, like the build: torch-sys compiles its C++ once.
@@ -107,16 +111,18 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     steps.cargo(IN_BROWSER, &["xtask", "browser"])
 }
 
+const FLEET: &str = "exploration sur des machines louées, lue par SkyPilot et dstack";
+
 const IN_BROWSER: &str = "notebooks dans un vrai navigateur";
 
 const WORKER: &str = "iteragpu-worker";
 
 /// What takes longest and mostly waits for the network or a single core starts first.
-fn start_installs(packages: &[Pins]) -> Result<(Option<kernel::Build>, Option<Install>)> {
+fn start_installs(packages: &[Pins]) -> Result<(Option<kernel::Build>, Option<Install>, Vec<Install>)> {
     prerequisites::check()?;
     let kernel = kernel::start_build()?;
     let packages = python::start_install(&[packages, worker::missing_packages()].concat())?;
-    Ok((kernel, packages))
+    Ok((kernel, packages, fleet::start_installs()?))
 }
 
 /// As on a machine without GPU, also where there is one.

@@ -64,9 +64,8 @@ pub fn shown(command: &Command) -> String {
     format!("« {} »", words.join(" "))
 }
 
-/// Writes a shell script for a test. Another program does it: were the file open for writing in this
-/// one, a child that another test starts at that moment would keep it open, and the script could not run.
-#[cfg(test)]
+/// Writes a shell script that runs in the place of a program. Another program writes it: were the file open for
+/// writing in this one, a child that another test starts at that moment would keep it open, and it could not run.
 pub fn write_program(file: &Path, script: &str) -> Result<()> {
     const WRITE: &str = r#"printf '#!/bin/sh\n%s\n' "$2" > "$1" && chmod +x "$1""#;
     succeed(Command::new("/bin/sh").args(["-c", WRITE, "sh"]).arg(file).arg(script))
