@@ -31,7 +31,8 @@ def skypilot(file, settings):
     resources = ", ".join(str(resource) for resource in task.resources)
     stores = {place: store.name for place, store in task.storage_mounts.items()}
     told = f"{task.name} : {resources} ; seaux {stores}"
-    return {"told": told, "setup": task.setup, "run": task.run, "environment": task.envs, "archives": {}}
+    archives = {task.workdir: zip_bytes(file.parents[2] / task.workdir)}
+    return {"told": told, "setup": task.setup, "run": task.run, "environment": task.envs, "archives": archives}
 
 
 def dstack(file, settings):
@@ -45,13 +46,21 @@ def dstack(file, settings):
         return {"told": told, "setup": None, "run": None, "environment": {}, "archives": {}}
     told = f"{read.type} {read.name} : {read.resources.pretty_format()}"
     environment = {**read.env.as_dict(), **dict(settings)}
-    archives = {mapping.path: archive_bytes(file.parent / mapping.local_path) for mapping in read.files}
+    archives = {mapping.local_path: tar_bytes(file.parent / mapping.local_path) for mapping in read.files}
     # As its server joins them: `_join_shell_commands`.
     return {"told": told, "setup": None, "run": " && ".join(read.commands), "environment": environment,
             "archives": archives}
 
 
-def archive_bytes(folder):
+def zip_bytes(folder):
+    from sky.data import storage_utils
+
+    with tempfile.NamedTemporaryFile() as archive:
+        storage_utils.zip_files_and_folders([str(folder.resolve())], archive.name)
+        return Path(archive.name).stat().st_size
+
+
+def tar_bytes(folder):
     from dstack._internal.utils.files import create_file_archive
 
     with tempfile.TemporaryFile() as archive:

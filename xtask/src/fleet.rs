@@ -26,6 +26,7 @@ const FOLDER: &str = "docs/flotte";
 const SET_UP: &str = "preparer.sh";
 
 /// What dstack's server takes at most of one folder, unless told otherwise: `SERVER_CODE_UPLOAD_LIMIT`.
+/// SkyPilot takes more, and needs no more either.
 const UPLOAD_LIMIT: u64 = 2 << 20;
 
 struct Tool {
@@ -151,6 +152,8 @@ impl Tool {
         let text = fs::read_to_string(file)?;
         let folder = root.join(FOLDER);
         fs::create_dir_all(&folder)?;
+        // Where there is none, SkyPilot starts git to know what not to send.
+        fs::write(root.join(".skyignore"), "")?;
         let plant = |(number, (before, after, _)): (usize, &Fault)| {
             ensure!(text.matches(before).count() == 1, "{} ne contient pas {before:?} une fois", file.display());
             let planted = folder.join(format!("{number}.yaml"));
@@ -288,7 +291,7 @@ fn syntax(script: &str) -> Result<()> {
 fn fits(folder: &str, bytes: u64) -> Result<()> {
     ensure!(
         bytes <= UPLOAD_LIMIT,
-        "{folder} : {bytes} octets à envoyer, le serveur de dstack en accepte {UPLOAD_LIMIT} ; complétez .dstackignore"
+        "{folder} : {bytes} octets à envoyer, {UPLOAD_LIMIT} au plus ; complétez .dstackignore ou .skyignore"
     );
     Ok(())
 }

@@ -54,19 +54,21 @@ pub fn interpreter() -> PathBuf {
 
 /// Installs into `.venv` what of `wanted` is not there yet.
 pub fn start_install(wanted: &[Pins]) -> Result<Option<Install>> {
-    Environment { folder: venv() }.start_install("Paquets Python", wanted)
+    Environment { folder: venv(), pip_options: &[] }.start_install("Paquets Python", wanted)
 }
 
 /// A virtual environment.
 #[derive(Clone)]
 pub struct Environment {
     folder: PathBuf,
+    pip_options: &'static [&'static str],
 }
 
 impl Environment {
-    /// One that holds nothing else.
+    /// One that holds nothing else. Little of it is ever loaded: Python compiles what is, pip would compile all.
     pub fn only_for(pins: Pins) -> Self {
-        Self { folder: workspace::target().join("python").join(pins.name) }
+        let folder = workspace::target().join("python").join(pins.name);
+        Self { folder, pip_options: &["--no-compile"] }
     }
 
     pub fn interpreter(&self) -> PathBuf {
@@ -97,7 +99,7 @@ impl Environment {
         // Neither pip's cache nor a small /tmp: everything stays below the repository.
         command.env("TMPDIR", temporary).args(["-m", "pip", "install", "--no-cache-dir", "--no-input"]);
         command.args(["--disable-pip-version-check", "--progress-bar=off"]);
-        command.args(pins.iter().flat_map(|pins| pins.text.lines()));
+        command.args(self.pip_options).args(pins.iter().flat_map(|pins| pins.text.lines()));
         let summarize = |lines: &[String]| lines.last().cloned().unwrap_or_default();
         let step = LongStep::start(label, command, summarize)?;
         Ok(Some(Install { step, environment: self.clone(), pins }))
