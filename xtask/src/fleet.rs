@@ -278,6 +278,10 @@ fn from_log(rehearsal: &Rehearsal, results: &str) -> Result<Option<String>> {
 /// The arguments that the stand-in was given, to the real command: what it accepts, and no measurement.
 fn dry_run(home: &Path) -> Result<()> {
     let arguments = fs::read_to_string(home.join("arguments"))?;
+    // The stand-in's file is not an exploration to continue.
+    let results = home.join("resultats");
+    fs::remove_dir_all(&results)?;
+    fs::create_dir(&results)?;
     let folder = tempfile::tempdir()?;
     let mut command = Command::new(workspace::target().join("release/mesure-memoire"));
     command.args(arguments.lines()).arg("--dry-run").current_dir(folder.path());

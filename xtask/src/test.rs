@@ -82,7 +82,10 @@ fn every_check(steps: &mut Steps) -> Result<()> {
     steps.run("entrées hostiles, quelques secondes chacune", fuzz::check)?;
     steps.cargo("commandes", &["build", "--release", "--locked"])?;
     match tools.into_iter().try_for_each(Install::finish) {
-        Err(error) if !fleet::required() => steps.skip(FLEET, &format!("{error:#}")),
+        Err(error) if !fleet::required() => {
+            let reason = format!("{error:#}");
+            steps.skip(FLEET, reason.lines().last().unwrap_or_default());
+        }
         installed => steps.run(FLEET, || installed.and_then(|()| fleet::check()))?,
     }
     steps.run("paquets Python", || packages.map_or(Ok(()), Install::finish))?;
