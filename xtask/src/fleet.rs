@@ -17,7 +17,7 @@ use crate::workspace;
 const REQUIRED: &str = "XTASK_FLEET_REQUIRED";
 
 /// Whether the command lines of these files are put to the real `mesure-memoire explore`, with `--dry-run`.
-const DRY_RUN: bool = false;
+const DRY_RUN: bool = true;
 
 const READER: &str = "xtask/src/fleet.py";
 
