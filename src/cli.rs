@@ -91,7 +91,8 @@ pub fn refusal(error: &clap::Error) -> String {
             format!("L'option {} ne peut être donnée qu'une fois.", argument())
         }
         ErrorKind::ArgumentConflict => {
-            format!("{} ne peut pas être donné avec {}.", argument(), text(ContextKind::PriorArg))
+            let refused = [argument(), text(ContextKind::InvalidSubcommand)].concat();
+            format!("{refused} ne peut pas être donné avec {}.", text(ContextKind::PriorArg))
         }
         ErrorKind::InvalidValue if text(ContextKind::InvalidValue).is_empty() => {
             format!("L'option {} demande une valeur.", argument())

@@ -8,8 +8,14 @@ mod chart;
 mod compare_views;
 #[cfg(feature = "csv")]
 mod csv_views;
+#[cfg(feature = "explore")]
+mod exploration_charts;
+#[cfg(feature = "explore")]
+mod exploration_views;
 mod figures;
 mod grid;
+#[cfg(feature = "explore")]
+mod page;
 #[cfg(feature = "explore")]
 mod plan_views;
 mod rows;

@@ -1,8 +1,11 @@
 //! What a notebook shows: the figures, in both forms, and nothing that runs.
 
+mod common;
+
 use std::fs;
 use std::path::Path;
 
+use common::inert::assert_tags;
 use iteragpu_lab::simulation::{compare_with_simulation, simulation_of};
 use iteragpu_lab::{
     AllocatorProfile, Comparison, Estimate, LabError, MeasureConfig, Measurement, MeasurementComparison, PriceList,
@@ -368,22 +371,6 @@ fn assert_is_inert(shown: &Shown) {
     for form in [shown.html(), shown.text()] {
         assert!(!form.contains("EVCXR_") && !form.contains('\u{1b}') && !form.contains('\u{202e}'), "{form}");
         assert!(!form.contains("url("), "{form}");
-    }
-}
-
-fn assert_tags(html: &str) {
-    let tags: Vec<&str> = html.split('<').skip(1).filter_map(|rest| rest.split('>').next()).collect();
-    for tag in &tags {
-        let name = tag.trim_start_matches('/').split([' ', '\n', '/']).next().unwrap_or_default();
-        let known = [
-            "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "p", "details", "summary",
-            "pre",
-        ];
-        let drawn = ["svg", "rect", "text", "line", "polyline", "polygon", "path", "circle"];
-        assert!(known.contains(&name) || drawn.contains(&name), "<{tag}>");
-        // Quoted values apart, what remains are the names of attributes.
-        let names: String = tag.split('"').step_by(2).collect();
-        assert!(!names.contains(" on") && !names.contains("href") && !names.contains("src"), "<{tag}>");
     }
 }
 

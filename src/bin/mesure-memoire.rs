@@ -4,16 +4,16 @@
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, stderr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 use indicatif::{ProgressBar, ProgressStyle};
 use iteragpu_lab::arguments::{parse_bits, parse_count, parse_device_passes, parse_memory, parse_seed};
-use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, print_result};
+use iteragpu_lab::cli::{answer_clap, complain, fail, fail_at_the_size_limit, in_french, one_line, print_result};
 use iteragpu_lab::explore::plan::parse_base;
 use iteragpu_lab::explore::run::told;
-use iteragpu_lab::explore::{Plan, PlanOptions, Progress, explore, merge};
+use iteragpu_lab::explore::{Plan, PlanOptions, Progress, explore, merge, report};
 use iteragpu_lab::measure::{Extras, measure_with};
 use iteragpu_lab::results::read_measurement;
 use iteragpu_lab::simulation::{Simulation, compare_with_simulation, simulate, simulation_of};
@@ -191,10 +191,22 @@ pub(crate) struct ExploreOptions {
     pub(crate) resume: bool,
 }
 
+#[derive(Args)]
+pub(crate) struct ReportOptions {
+    /// Fichier JSONL d'une exploration, ou de plusieurs réunies par explore merge
+    #[arg(value_name = "FICHIER")]
+    file: PathBuf,
+    /// Nouveau fichier HTML à créer [par défaut : le nom du fichier JSONL, terminé par .html]
+    #[arg(long, value_name = "FICHIER", allow_hyphen_values = true)]
+    output: Option<PathBuf>,
+}
+
 #[derive(Subcommand)]
 pub(crate) enum ExploreTask {
     /// Réunit des fichiers d'exploration dans un nouveau fichier : machines à part, doublons retirés
     Merge(MergeOptions),
+    /// Affiche le tableau d'un fichier d'exploration, et en fait une page HTML à ouvrir ou à imprimer
+    Report(ReportOptions),
 }
 
 #[derive(Args)]
@@ -248,6 +260,7 @@ fn run(task: Task) -> ExitCode {
         Task::Explore(options) => match &options.task {
             None => explored(&options).unwrap_or_else(fail),
             Some(ExploreTask::Merge(options)) => merged(options).unwrap_or_else(fail),
+            Some(ExploreTask::Report(options)) => reported(options).unwrap_or_else(fail),
         },
         Task::Results(ResultsTask::Append(options)) => add_to_results(&options).unwrap_or_else(fail),
         Task::Results(ResultsTask::Summary(options)) => {
@@ -323,6 +336,35 @@ fn explored(options: &ExploreOptions) -> Result<ExitCode, LabError> {
     let explored = explore(&plan, output, options.resume, &mut exploration_progress())?;
     complain(&explored.to_string());
     Ok(ExitCode::SUCCESS)
+}
+
+fn reported(options: &ReportOptions) -> Result<ExitCode, LabError> {
+    let output = options.output.clone().unwrap_or_else(|| options.file.with_extension("html"));
+    let page = match NewFile::check(output) {
+        Ok(page) => page,
+        Err(refused) => {
+            // Found before the file was read: an argument to correct, whatever the reason.
+            fail(refused);
+            return Ok(ExitCode::from(2));
+        }
+    };
+    let report = report(&options.file)?;
+    let written = page.write(report.page().as_bytes());
+    let printed = print_result(&report.table());
+    Ok(match written {
+        Ok(()) => {
+            complain(&format!("Page enregistrée dans le nouveau fichier « {} ».", shown(page.path())));
+            printed
+        }
+        Err(error) => {
+            fail(error);
+            ExitCode::FAILURE
+        }
+    })
+}
+
+fn shown(path: &Path) -> String {
+    one_line(&path.to_string_lossy(), 120)
 }
 
 pub(crate) fn planned(options: &ExploreOptions) -> Result<Plan, LabError> {

@@ -12,8 +12,8 @@ use super::view::{escaped, one_line};
 
 const SIZE: (u32, u32) = (780, 330);
 /// Stands for the page's text colour while plotters draws; nothing else has this colour.
-const INK: RGBColor = RGBColor(1, 2, 3);
-const FONT: (&str, i32) = ("sans-serif", 13);
+pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
+pub(super) const FONT: (&str, i32) = ("sans-serif", 13);
 
 /// The six counters in the order of the bars, each with a colour that is told apart on white and on black.
 const BARS: [(&str, RGBColor); 6] = [
@@ -34,7 +34,7 @@ const MAX_DOTS: usize = 1_000;
 /// The axis of times goes a little beyond the longest.
 const HEADROOM: f64 = 1.1;
 
-type Drawn = Result<(), Box<dyn std::error::Error>>;
+pub(super) type Drawn = Result<(), Box<dyn std::error::Error>>;
 
 /// A phase's name and its counters, in the order of [`BARS`].
 pub type Bars = (String, [u64; 6]);
@@ -44,7 +44,7 @@ pub type Bars = (String, [u64; 6]);
 pub fn memory_chart(phases: &[Bars]) -> Option<String> {
     let largest = phases.iter().flat_map(|(_, counters)| *counters).max().filter(|largest| *largest > 0)?;
     let title = "Mémoire par phase, barres côte à côte : « alloué » est une partie de « réservé »";
-    drawing(title, |area| draw_memory(area, title, phases, largest))
+    drawing(SIZE, title, |area| draw_memory(area, title, phases, largest))
 }
 
 fn draw_memory(area: &Area<'_>, title: &str, phases: &[Bars], largest: u64) -> Drawn {
@@ -97,7 +97,7 @@ pub fn times_chart(seconds: &[f64]) -> Option<String> {
         _ => format!(" (un point sur {})", integer(step as u64)),
     };
     let title = format!("Temps de chaque passage à chaud{thinned}");
-    drawing(&title, |area| draw_times(area, &title, seconds, step, largest))
+    drawing(SIZE, &title, |area| draw_times(area, &title, seconds, step, largest))
 }
 
 fn draw_times(area: &Area<'_>, title: &str, seconds: &[f64], step: usize, largest: f64) -> Drawn {
@@ -139,7 +139,7 @@ pub fn timeline_chart(events: &[(&str, [u64; 2])]) -> Option<String> {
         _ => format!(" (les {} premières sur {})", integer(MAX_EVENTS as u64), integer(events.len() as u64)),
     };
     let title = format!("Mémoire simulée après chaque allocation ou libération{cut}");
-    drawing(&title, |area| draw_timeline(area, &title, shown, largest))
+    drawing(SIZE, &title, |area| draw_timeline(area, &title, shown, largest))
 }
 
 fn draw_timeline(area: &Area<'_>, title: &str, events: &[(&str, [u64; 2])], largest: u64) -> Drawn {
@@ -198,13 +198,13 @@ fn in_ink<'m, 'a, 'b, DB: DrawingBackend>(mesh: &'m mut Mesh<'a, 'b, DB>) -> &'m
 
 type Mesh<'a, 'b, DB> = MeshStyle<'a, 'b, RangedCoordf64, RangedCoordf64, DB>;
 
-type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// The picture that `draw` makes, in the page's colours and described by `title`.
-fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
+pub(super) fn drawing(size: (u32, u32), title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         draw(&area).and_then(|()| Ok(area.present()?)).ok()?;
     }
     let opening = format!(
@@ -214,7 +214,7 @@ fn drawing(title: &str, draw: impl FnOnce(&Area<'_>) -> Drawn) -> Option<String>
     Some(svg.replacen("<svg ", &opening, 1).replace("#010203", "currentColor"))
 }
 
-fn unit_of(bytes: u64) -> (&'static str, u64) {
+pub(super) fn unit_of(bytes: u64) -> (&'static str, u64) {
     [("Eio", 1 << 60), ("Pio", 1 << 50), ("Tio", 1 << 40), ("Gio", 1 << 30), ("Mio", 1 << 20), ("Kio", 1 << 10)]
         .into_iter()
         .find(|(_, size)| bytes >= *size)
@@ -222,7 +222,7 @@ fn unit_of(bytes: u64) -> (&'static str, u64) {
 }
 
 /// An axis label: as many decimals as it needs, with a decimal comma.
-fn plain(value: f64) -> String {
+pub(super) fn plain(value: f64) -> String {
     let text = format!("{value:.4}");
     text.trim_end_matches('0').trim_end_matches('.').replace('.', ",")
 }

@@ -71,6 +71,12 @@ impl Grid {
         self.rows.push(cells.into());
     }
 
+    /// The same where the columns depend on the result.
+    #[cfg(feature = "explore")]
+    pub fn push_cells(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
     pub fn html(&self) -> String {
         let header: String = self.columns.iter().map(header_cell).collect();
         let mut html = format!(

@@ -19,44 +19,47 @@ impl Present for Plan {
             counted(self.trials, "essai", "essais"),
             counted(runs, "mesure", "mesures")
         );
-        let mut grid = Grid::new(&[words("Ce qui varie"), words("Valeurs"), numbers("Nombre")]);
-        for variation in &self.vary {
-            let count = variation.values.len();
-            let mut values: Vec<String> = variation.values.iter().take(MAX_VALUES).map(ToString::to_string).collect();
-            if count > MAX_VALUES {
-                values.push("…".to_owned());
-            }
-            grid.push([variation.dimension.name().into(), values.join(", ").into(), integer(count as u64).into()]);
+        with_plan(View::new(title), self)
+    }
+}
+
+/// What varies, around what, and in which order.
+pub(super) fn with_plan(view: View, plan: &Plan) -> View {
+    let mut grid = Grid::new(&[words("Ce qui varie"), words("Valeurs"), numbers("Nombre")]);
+    for variation in &plan.vary {
+        let count = variation.values.len();
+        let mut values: Vec<String> = variation.values.iter().take(MAX_VALUES).map(ToString::to_string).collect();
+        if count > MAX_VALUES {
+            values.push("…".to_owned());
         }
-        let how = match (self.product, self.vary.len()) {
-            (true, _) => {
-                "Toutes les combinaisons de ces valeurs : un écart peut venir de plusieurs dimensions à la fois."
-            }
-            (false, 1) => "Une seule dimension varie.",
-            (false, _) => {
-                "Une dimension varie à la fois, les autres restant celles de la base ; un point commun à deux séries n'est mesuré qu'une fois."
-            }
-        };
-        let base = &self.base;
-        let rest = format!(
-            "Base : {}, {} ; échauffement {}, passages mesurés {}, graine {}.",
-            base.device,
-            shape(base),
-            integer(base.warmup),
-            integer(base.repeats),
-            base.seed
-        );
-        let order = format!(
-            "L'ordre est tiré au sort à chaque essai (graine {}), pour qu'une dérive de la machine ne passe pas pour un effet.",
-            self.order_seed
-        );
-        let view = View::new(title).grid(grid).note(how).note(rest).note(order);
-        match self.device_passes {
-            Some(passes) => {
-                view.note(format!("Temps à l'horloge du GPU : {} passages de plus par mesure.", integer(passes)))
-            }
-            None => view,
+        grid.push([variation.dimension.name().into(), values.join(", ").into(), integer(count as u64).into()]);
+    }
+    let how = match (plan.product, plan.vary.len()) {
+        (true, _) => "Toutes les combinaisons de ces valeurs : un écart peut venir de plusieurs dimensions à la fois.",
+        (false, 1) => "Une seule dimension varie.",
+        (false, _) => {
+            "Une dimension varie à la fois, les autres restant celles de la base ; un point commun à deux séries n'est mesuré qu'une fois."
         }
+    };
+    let base = &plan.base;
+    let rest = format!(
+        "Base : {}, {} ; échauffement {}, passages mesurés {}, graine {}.",
+        base.device,
+        shape(base),
+        integer(base.warmup),
+        integer(base.repeats),
+        base.seed
+    );
+    let order = format!(
+        "L'ordre est tiré au sort à chaque essai (graine {}), pour qu'une dérive de la machine ne passe pas pour un effet.",
+        plan.order_seed
+    );
+    let view = view.grid(grid).note(how).note(rest).note(order);
+    match plan.device_passes {
+        Some(passes) => {
+            view.note(format!("Temps à l'horloge du GPU : {} passages de plus par mesure.", integer(passes)))
+        }
+        None => view,
     }
 }
 

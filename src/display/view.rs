@@ -8,12 +8,15 @@ const MAX_JSON_CHARACTERS: usize = 200_000;
 
 /// A title, then parts in order, then the JSON where there is one.
 pub struct View {
-    title: String,
-    parts: Vec<Part>,
+    pub(super) title: String,
+    pub(super) parts: Vec<Part>,
     json: Option<String>,
 }
 
-enum Part {
+pub enum Part {
+    /// Of level 2 or 3; the title is level 1.
+    #[cfg(feature = "explore")]
+    Heading(u8, String),
     Grid(Grid),
     /// An SVG picture; the plain text has the table that it draws.
     Picture(String),
@@ -27,6 +30,13 @@ impl View {
 
     pub fn grid(mut self, grid: Grid) -> Self {
         self.parts.push(Part::Grid(grid));
+        self
+    }
+
+    /// A heading of level 2 or 3.
+    #[cfg(feature = "explore")]
+    pub fn heading(mut self, level: u8, text: impl Into<String>) -> Self {
+        self.parts.push(Part::Heading(level, text.into()));
         self
     }
 
@@ -49,6 +59,10 @@ impl View {
         let mut html = format!("<div><strong>{}</strong>\n", escaped(&one_line(&self.title)));
         for part in &self.parts {
             html += &match part {
+                #[cfg(feature = "explore")]
+                Part::Heading(_, text) => {
+                    format!("<p style=\"margin:1.2em 0 0.4em\"><strong>{}</strong></p>", escaped(&one_line(text)))
+                }
                 Part::Grid(grid) => grid.html(),
                 Part::Picture(svg) => svg.clone(),
                 Part::Note(note) => {
@@ -70,12 +84,24 @@ impl View {
         let mut text = one_line(&self.title) + "\n\n";
         for part in &self.parts {
             text += &match part {
+                #[cfg(feature = "explore")]
+                Part::Heading(level, text) => heading_text(*level, &one_line(text)),
                 Part::Grid(grid) => grid.text() + "\n",
                 Part::Picture(_) => String::new(),
                 Part::Note(note) => one_line(note) + "\n\n",
             };
         }
         text + &self.json.as_deref().map(shown_json).unwrap_or_default()
+    }
+}
+
+/// Underlined; the higher level stands apart from what precedes it.
+#[cfg(feature = "explore")]
+fn heading_text(level: u8, text: &str) -> String {
+    let underline = |sign: &str| sign.repeat(text.chars().count());
+    match level {
+        2 => format!("\n{text}\n{}\n\n", underline("=")),
+        _ => format!("{text}\n{}\n\n", underline("-")),
     }
 }
 

@@ -69,52 +69,55 @@ impl Present for Estimate {
 }
 
 /// Under other settings than the defaults, figures do not compare with those that people know.
-fn warning(view: View, environment: &EnvironmentReport) -> View {
+pub(super) fn warning(view: View, environment: &EnvironmentReport) -> View {
     match &environment.runtime_settings {
         Some(settings) if settings.differences().is_some() => view.note(settings.note()),
         _ => view,
     }
 }
 
+pub(super) fn environment_grid(environment: &EnvironmentReport) -> Grid {
+    let text = |value: &Option<String>| Cell::from(value.as_deref().unwrap_or("non lu"));
+    let yes_no = |value: bool| Cell::from(if value { "oui" } else { "non" });
+    let bfloat16 = environment.selected_device_bfloat16.map_or("non lu", |support| match support {
+        Bfloat16Support::Native => "natif",
+        Bfloat16Support::Emulated => "émulé",
+    });
+    let settings = environment
+        .runtime_settings
+        .as_ref()
+        .map_or("non lus".to_owned(), |settings| settings.differences().unwrap_or_else(|| "par défaut".to_owned()));
+    let visible = environment.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
+    Grid::new(&[words("Question"), words("Réponse")])
+        .row([label("GPU demandé", "requested_device"), environment.requested_device.as_str().into()])
+        .row([label("Utilisable", "selected_device_available"), yes_no(environment.selected_device_available)])
+        .row([label("Nom", "selected_device_name"), text(&environment.selected_device_name)])
+        .row([
+            label("Mémoire totale", "selected_device_total_bytes"),
+            environment.selected_device_total_bytes.map_or("non lu".into(), |total| {
+                Cell::with(format!("{} octets", integer(total)), format!("{} Gio", rounded_gib(total)))
+            }),
+        ])
+        .row([
+            label("Génération (compute capability)", "selected_device_compute_capability"),
+            text(&environment.selected_device_compute_capability),
+        ])
+        .row([label("bfloat16", "selected_device_bfloat16"), bfloat16.into()])
+        .row([label("GPU visibles", "visible_device_count"), visible.into()])
+        .row([label("PyTorch chargé", "torch_version"), text(&environment.torch_version)])
+        .row([label("Construit pour CUDA", "cuda_build_version"), text(&environment.cuda_build_version)])
+        .row([label("Pilote", "driver_version"), text(&environment.driver_version)])
+        .row([label("Réglages de PyTorch", "runtime_settings"), settings.into()])
+}
+
 impl Present for EnvironmentReport {
     fn view(&self) -> View {
-        let text = |value: &Option<String>| Cell::from(value.as_deref().unwrap_or("non lu"));
-        let yes_no = |value: bool| Cell::from(if value { "oui" } else { "non" });
-        let bfloat16 = self.selected_device_bfloat16.map_or("non lu", |support| match support {
-            Bfloat16Support::Native => "natif",
-            Bfloat16Support::Emulated => "émulé",
-        });
-        let settings = self
-            .runtime_settings
-            .as_ref()
-            .map_or("non lus".to_owned(), |settings| settings.differences().unwrap_or_else(|| "par défaut".to_owned()));
-        let visible = self.visible_device_count.map_or("non lu".to_owned(), |count| count.to_string());
-        let grid = Grid::new(&[words("Question"), words("Réponse")])
-            .row([label("GPU demandé", "requested_device"), self.requested_device.as_str().into()])
-            .row([label("Utilisable", "selected_device_available"), yes_no(self.selected_device_available)])
-            .row([label("Nom", "selected_device_name"), text(&self.selected_device_name)])
-            .row([
-                label("Mémoire totale", "selected_device_total_bytes"),
-                self.selected_device_total_bytes.map_or("non lu".into(), |total| {
-                    Cell::with(format!("{} octets", integer(total)), format!("{} Gio", rounded_gib(total)))
-                }),
-            ])
-            .row([
-                label("Génération (compute capability)", "selected_device_compute_capability"),
-                text(&self.selected_device_compute_capability),
-            ])
-            .row([label("bfloat16", "selected_device_bfloat16"), bfloat16.into()])
-            .row([label("GPU visibles", "visible_device_count"), visible.into()])
-            .row([label("PyTorch chargé", "torch_version"), text(&self.torch_version)])
-            .row([label("Construit pour CUDA", "cuda_build_version"), text(&self.cuda_build_version)])
-            .row([label("Pilote", "driver_version"), text(&self.driver_version)])
-            .row([label("Réglages de PyTorch", "runtime_settings"), settings.into()]);
         let view = View::new("Environnement GPU, tel qu'il a été trouvé");
         let view = match &self.reason {
             Some(reason) => view.note(reason.as_str()),
             None => view,
         };
-        warning(view, self).grid(grid).json(self)
+        warning(view, self).grid(environment_grid(self)).json(self)
     }
 }
 

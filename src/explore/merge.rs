@@ -301,14 +301,14 @@ impl Copies<'_> {
 }
 
 /// A file, and how far it has been read.
-struct Source<'a> {
+pub(super) struct Source<'a> {
     path: &'a Path,
     input: BufReader<File>,
     offset: u64,
 }
 
 impl<'a> Source<'a> {
-    fn open(path: &'a Path) -> Result<Self, LabError> {
+    pub(super) fn open(path: &'a Path) -> Result<Self, LabError> {
         let metadata = path.metadata().map_err(|error| unreadable(path, error))?;
         // Opening something else, such as a pipe, might block or have effects.
         if !metadata.is_file() {
@@ -319,7 +319,7 @@ impl<'a> Source<'a> {
         Ok(Self { path, input: BufReader::new(input), offset: 0 })
     }
 
-    fn next(&mut self) -> Result<Option<Vec<u8>>, LabError> {
+    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, LabError> {
         let line = next_line(&mut self.input).map_err(|error| unreadable(self.path, error))?;
         self.offset += line.as_ref().map_or(0, Vec::len) as u64;
         Ok(line)
@@ -334,7 +334,7 @@ impl<'a> Source<'a> {
     }
 }
 
-fn refused(path: &Path, line: u64, reason: &str) -> LabError {
+pub(super) fn refused(path: &Path, line: u64, reason: &str) -> LabError {
     LabError::ExplorationRefused { path: shown(path), reason: format!("la ligne {line} {reason}") }
 }
 

@@ -125,6 +125,7 @@ impl RunRecord {
                 measurement.configuration.chosen == self.configuration
                     && is_complete(&self.configuration, &measurement.phases)
                     && measurement.phases.iter().all(crate::measure::PhaseRow::is_consistent)
+                    && measurement.device_time.as_ref().is_none_or(crate::measure::DeviceTime::is_consistent)
             }
             (None, Some(_)) => true,
             _ => false,

@@ -56,6 +56,16 @@ impl DeviceTime {
             graph_replay_note: observed.graph_failure.map(refused),
         }
     }
+
+    /// Whether one from a file can be what was observed, and says of itself what it holds.
+    #[cfg(feature = "explore")]
+    pub(crate) fn is_consistent(&self) -> bool {
+        let whole = |seconds: &DeviceSeconds| {
+            is_whole(&seconds.device_seconds, self.passes)
+                && *seconds == DeviceSeconds::of(seconds.device_seconds.clone())
+        };
+        whole(&self.forward) && self.graph_replay.as_ref().is_none_or(whole)
+    }
 }
 
 impl DeviceSeconds {
@@ -87,15 +97,18 @@ pub(crate) fn check_device_passes(passes: Option<u64>) -> Result<(), LabError> {
 /// Whether a worker's observations are what was asked for: one a pass, or a reason.
 pub(super) fn answers(asked: Option<u64>, observed: Option<&DeviceObservations>) -> bool {
     let (Some(passes), Some(observed)) = (asked, observed) else { return asked.is_none() && observed.is_none() };
-    let whole = |seconds: &Vec<f64>| {
-        seconds.len() as u64 == passes && seconds.iter().all(|time| time.is_finite() && *time >= 0.0)
-    };
+    let whole = |seconds: &Vec<f64>| is_whole(seconds, passes);
     let graph = match (&observed.graph_replay, &observed.graph_failure) {
         (Some(seconds), None) => whole(seconds),
         (None, Some(_)) => true,
         _ => false,
     };
     whole(&observed.forward) && graph
+}
+
+/// One possible time a pass.
+fn is_whole(seconds: &[f64], passes: u64) -> bool {
+    seconds.len() as u64 == passes && seconds.iter().all(|time| time.is_finite() && *time >= 0.0)
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What several test programs share; not each of them uses all of it.
 #![allow(dead_code)]
 
+pub mod exploration;
+pub mod inert;
 pub mod program;
 
 use std::path::PathBuf;
