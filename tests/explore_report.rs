@@ -287,17 +287,20 @@ fn what_is_no_exploration_is_refused_with_its_line() -> Outcome {
     Ok(())
 }
 
-/// One machine after the other would not end.
 #[test]
-fn too_many_explorations_are_refused() -> Outcome {
-    let plan = planned("id", &["width=64"], &trials(1))?;
-    let of = |count: usize| -> Outcome<String> {
-        let plans =
-            (0..count).map(|number| line(&PlanRecord { exploration_id: format!("{number:016x}"), ..plan.clone() }));
-        plans.collect()
-    };
-    assert_eq!(of_text(&of(1_000)?)??.explorations.len(), 1_000);
-    assert!(refusal(&of(1_001)?)?.contains("la ligne 1001 commence une exploration de trop"));
+fn of_many_machines_the_page_shows_some_and_the_table_all() -> Outcome {
+    let plan = planned("00000000000000aa", &["width=64"], &trials(1))?;
+    let mut text = String::new();
+    for number in 0..300 {
+        let id = format!("{number:016x}");
+        text += &line(&PlanRecord { exploration_id: id.clone(), ..plan.clone() })?;
+        text += &line(&RunRecord { exploration_id: id, ..run(&plan, 1, &[1e-5, 2e-5])? })?;
+    }
+    let found = of_text(&text)??;
+    let (page, table) = (found.page(), found.table());
+    assert_eq!((table.matches("identique\n").count(), page.matches("<svg").count()), (300, 400));
+    assert!(page.contains("100 explorations ne sont pas montrées ici") && !table.contains("ne sont pas montrées"));
+    assert!(page.len() < 10_000_000, "{} bytes", page.len());
     Ok(())
 }
 

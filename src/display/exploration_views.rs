@@ -15,30 +15,36 @@ use crate::explore::report::{ExplorationReport, Extremes, PointReport, Report, S
 use crate::explore::{Dimension, Value};
 use crate::measure::MeasureConfig;
 
-/// Rows of a table on a page that has only a few.
-const MAX_PAGE_ROWS: usize = 2_000;
+/// Explorations on a page, and in a notebook: more would not open on a phone.
+const MAX_ON_PAGE: usize = 200;
+const MAX_IN_NOTEBOOK: usize = 20;
+
+/// Rows of all tables on a page, and of one that is alone.
+const MAX_PAGE_ROWS: usize = 20_000;
+const MAX_TABLE_ROWS: usize = 2_000;
 
 impl Present for Report {
     fn view(&self) -> View {
-        let rest = "le JSON les contient";
-        self.parts(&Limits { rows: MAX_ROWS, rest, pictures: true }).json(self)
+        let limits =
+            Limits { explorations: MAX_IN_NOTEBOOK, rows: MAX_ROWS, rest: "le JSON les contient", pictures: true };
+        self.parts(&limits).json(self)
     }
 }
 
 impl Report {
     /// Tables and notes as plain text, every point and every failure included.
     pub fn table(&self) -> String {
-        self.parts(&Limits { rows: usize::MAX, rest: "", pictures: false }).text().trim_end().to_owned()
+        let all = Limits { explorations: usize::MAX, rows: usize::MAX, rest: "", pictures: false };
+        self.parts(&all).text().trim_end().to_owned()
     }
 
     /// A complete HTML page with tables and charts: it runs nothing and loads nothing.
     pub fn page(&self) -> String {
-        let tables: usize = self.explorations.iter().map(|exploration| exploration.plan.vary.len()).sum();
-        let rows = (20_000 / tables.max(1)).clamp(20, MAX_PAGE_ROWS);
-        self.parts(&Limits {
-            rows, rest: "la commande « mesure-memoire explore report » les affiche", pictures: true
-        })
-        .page()
+        let explorations = self.explorations.iter().take(MAX_ON_PAGE);
+        let tables: usize = explorations.map(|exploration| exploration.plan.vary.len()).sum();
+        let rows = (MAX_PAGE_ROWS / tables.max(1)).clamp(20, MAX_TABLE_ROWS);
+        let rest = "la commande « mesure-memoire explore report » les affiche";
+        self.parts(&Limits { explorations: MAX_ON_PAGE, rows, rest, pictures: true }).page()
     }
 
     fn parts(&self, limits: &Limits) -> View {
@@ -46,10 +52,14 @@ impl Report {
         if self.last_line_cut {
             view = view.note("Sa dernière ligne est coupée, comme la laisse une interruption : elle n'a pas été lue.");
         }
-        let series = self.explorations.iter().map(|exploration| exploration.plan.series().len());
-        let room = Room::among(2 * series.sum::<usize>());
-        for exploration in &self.explorations {
+        let shown = &self.explorations[..self.explorations.len().min(limits.explorations)];
+        let room = Room::among(2 * shown.iter().map(|exploration| exploration.plan.vary.len()).sum::<usize>());
+        for exploration in shown {
             view = with_exploration(view, exploration, limits, room);
+        }
+        if let more @ 1.. = self.explorations.len() - shown.len() {
+            let more = counted(more as u64, "exploration n'est pas montrée", "explorations ne sont pas montrées");
+            view = view.note(format!("{more} ici ; {}.", limits.rest));
         }
         view = view.heading(2, "Ce qu'on ne peut pas en conclure");
         self.not_concluded().into_iter().fold(view, View::note)
@@ -131,6 +141,7 @@ impl Report {
 
 /// How much is shown.
 struct Limits {
+    explorations: usize,
     /// Rows of a table.
     rows: usize,
     /// Where the other rows are.

@@ -17,11 +17,12 @@ use crate::measure::{Measurement, PHASES};
 use crate::simulation::simulation_of;
 use crate::spread::Spread;
 
-/// More explorations in one file would not be compared by anybody.
-const MAX_EXPLORATIONS: usize = 1_000;
+/// Times that are kept of a whole file, 16 bytes each; points share them out evenly.
+const MAX_KEPT: usize = 4 << 20;
 
-/// SampledTimes that are kept of one exploration, shared out evenly among its points.
-const MAX_KEPT: usize = 1 << 20;
+/// Times that are kept of one point, at most and, however many points there are, at least.
+const MAX_ROOM: usize = 1 << 16;
+const MIN_ROOM: usize = 32;
 
 /// Characters of a reason that are kept.
 const MAX_REASON: usize = 300;
@@ -86,7 +87,7 @@ pub struct PointReport {
     pub simulation_note: Option<String>,
 }
 
-/// SampledTimes in seconds.
+/// Times in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SampledTimes {
     /// How many there are.
@@ -157,7 +158,7 @@ pub struct FailedRun {
 /// ```
 pub fn report(path: impl AsRef<Path>) -> Result<Report, LabError> {
     let path = path.as_ref();
-    let (mut source, mut reading, mut last_line_cut) = (Source::open(path)?, Reading::default(), false);
+    let (mut source, mut reading, mut last_line_cut) = (Source::open(path)?, Reading::new(MAX_KEPT), false);
     for number in 1.. {
         let Some(line) = source.next()? else { break };
         if !line.ends_with(b"\n") {
@@ -197,33 +198,58 @@ impl ExplorationReport {
 }
 
 /// What the lines so far have said.
-#[derive(Default)]
 struct Reading {
     explorations: Vec<Exploration>,
     places: HashMap<String, usize>,
+    /// Times kept of all points, and how many may be.
+    kept: usize,
+    max_kept: usize,
+    /// Times that a point may keep.
+    room: usize,
 }
 
 impl Reading {
+    fn new(max_kept: usize) -> Self {
+        Self { explorations: Vec::new(), places: HashMap::new(), kept: 0, max_kept, room: MAX_ROOM }
+    }
+
     fn take(&mut self, line: &[u8]) -> Result<(), &'static str> {
         match Record::of(line)? {
             Record::Plan(plan) => self.begin(*plan),
-            Record::Run(run) => {
-                let place = self.places.get(&run.exploration_id);
-                let exploration = place.and_then(|place| self.explorations.get_mut(*place));
-                exploration.ok_or("n'est d'aucun des plans qui la précèdent")?.take(&run)
-            }
+            Record::Run(run) => self.add(&run),
         }
     }
 
     fn begin(&mut self, plan: PlanRecord) -> Result<(), &'static str> {
-        if self.explorations.len() == MAX_EXPLORATIONS {
-            return Err("commence une exploration de trop : 1000 au plus par fichier");
-        }
         if self.places.insert(plan.exploration_id.clone(), self.explorations.len()).is_some() {
             return Err("répète un plan");
         }
         self.explorations.push(Exploration::new(plan));
         Ok(())
+    }
+
+    fn add(&mut self, run: &RunRecord) -> Result<(), &'static str> {
+        let place = self.places.get(&run.exploration_id);
+        let exploration = place.and_then(|place| self.explorations.get_mut(*place));
+        let point = exploration.ok_or("n'est d'aucun des plans qui la précèdent")?.take(run)?;
+        if let Some(measurement) = &run.measurement {
+            let before = point.kept();
+            point.add(run.trial, measurement, self.room);
+            self.kept = self.kept + point.kept() - before;
+        }
+        while self.kept > self.max_kept && self.room > MIN_ROOM {
+            self.halve_room();
+        }
+        Ok(())
+    }
+
+    fn halve_room(&mut self) {
+        self.room /= 2;
+        self.kept = 0;
+        for point in self.explorations.iter_mut().flat_map(|exploration| &mut exploration.points) {
+            point.thin(self.room);
+            self.kept += point.kept();
+        }
     }
 }
 
@@ -237,13 +263,12 @@ struct Exploration {
 
 impl Exploration {
     fn new(record: PlanRecord) -> Self {
-        // Even, so that what is thinned out stays evenly spaced.
-        let room = (MAX_KEPT / record.plan.points.len()).clamp(32, 1 << 16) & !1;
-        let points = record.plan.points.iter().map(|_| Point::new(room)).collect();
+        let points = record.plan.points.iter().map(|_| Point::default()).collect();
         Self { done: vec![false; record.plan.runs.len()], points, failures: Vec::new(), record }
     }
 
-    fn take(&mut self, run: &RunRecord) -> Result<(), &'static str> {
+    /// Notes that a run is there, and gives its point.
+    fn take(&mut self, run: &RunRecord) -> Result<&mut Point, &'static str> {
         const NOT_PLANNED: &str = "n'est pas du plan";
         if !self.record.holds(run) {
             return Err(NOT_PLANNED);
@@ -259,14 +284,14 @@ impl Exploration {
             Some(measurement) if measurement.environment != self.record.environment => {
                 return Err("a été mesurée dans un autre environnement que celui de son plan");
             }
-            Some(measurement) => point.take(run.trial, measurement),
+            Some(_) => point.measured_runs += 1,
             None => {
                 point.failed_runs += 1;
                 let reason = shortened(run.reason.as_deref().unwrap_or_default(), MAX_REASON);
                 self.failures.push(FailedRun { point: planned.point, trial: run.trial, reason });
             }
         }
-        Ok(())
+        Ok(point)
     }
 
     fn report(self) -> ExplorationReport {
@@ -288,6 +313,7 @@ impl Exploration {
 }
 
 /// One point while it is read.
+#[derive(Default)]
 struct Point {
     measured_runs: u64,
     failed_runs: u64,
@@ -300,28 +326,23 @@ struct Point {
 }
 
 impl Point {
-    fn new(room: usize) -> Self {
-        Self {
-            measured_runs: 0,
-            failed_runs: 0,
-            warm_forward: Sample::new(room),
-            device_forward: Sample::new(room),
-            device_graph_replay: Sample::new(room),
-            allocated: None,
-            reserved: None,
-            simulation: None,
-        }
+    fn kept(&self) -> usize {
+        self.warm_forward.kept.len() + self.device_forward.kept.len() + self.device_graph_replay.kept.len()
     }
 
-    fn take(&mut self, trial: u64, measurement: &Measurement) {
-        self.measured_runs += 1;
+    fn thin(&mut self, room: usize) {
+        let samples = [&mut self.warm_forward, &mut self.device_forward, &mut self.device_graph_replay];
+        samples.into_iter().for_each(|sample| sample.thin(room));
+    }
+
+    fn add(&mut self, trial: u64, measurement: &Measurement, room: usize) {
         for row in measurement.phases.iter().filter(|row| row.phase == PHASES[4]) {
-            self.warm_forward.add(trial, row.elapsed_seconds);
+            self.warm_forward.add(trial, row.elapsed_seconds, room);
         }
         if let Some(time) = &measurement.device_time {
-            self.device_forward.add(trial, time.forward.median_device_seconds);
+            self.device_forward.add(trial, time.forward.median_device_seconds, room);
             if let Some(replay) = &time.graph_replay {
-                self.device_graph_replay.add(trial, replay.median_device_seconds);
+                self.device_graph_replay.add(trial, replay.median_device_seconds, room);
             }
         }
         let phases = &measurement.phases;
@@ -369,9 +390,8 @@ impl Extremes {
     }
 }
 
-/// SampledTimes as they come: one in every `step` is kept, and `step` doubles whenever there is no more room.
+/// Times as they come: one in every `step` is kept, and `step` doubles whenever there is no more room.
 struct Sample {
-    room: usize,
     step: u64,
     count: u64,
     min: f64,
@@ -379,26 +399,33 @@ struct Sample {
     kept: Vec<Observation>,
 }
 
+impl Default for Sample {
+    fn default() -> Self {
+        Self { step: 1, count: 0, min: f64::INFINITY, max: 0.0, kept: Vec::new() }
+    }
+}
+
 impl Sample {
-    fn new(room: usize) -> Self {
-        Self { room, step: 1, count: 0, min: f64::INFINITY, max: 0.0, kept: Vec::new() }
+    fn add(&mut self, trial: u64, seconds: f64, room: usize) {
+        if self.count.is_multiple_of(self.step) {
+            self.kept.push(Observation { trial, seconds });
+            self.thin(room);
+        }
+        self.count += 1;
+        self.min = self.min.min(seconds);
+        self.max = self.max.max(seconds);
     }
 
-    fn add(&mut self, trial: u64, seconds: f64) {
-        if self.kept.len() == self.room {
+    fn thin(&mut self, room: usize) {
+        while self.kept.len() > room {
             let mut stays = false;
             self.kept.retain(|_| {
                 stays = !stays;
                 stays
             });
+            self.kept.shrink_to(room);
             self.step *= 2;
         }
-        if self.count.is_multiple_of(self.step) {
-            self.kept.push(Observation { trial, seconds });
-        }
-        self.count += 1;
-        self.min = self.min.min(seconds);
-        self.max = self.max.max(seconds);
     }
 
     fn times(self) -> Option<SampledTimes> {
@@ -416,12 +443,14 @@ impl Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explore::PlanOptions;
+    use crate::measure::{MeasureConfig, PhaseRow};
 
-    type Outcome = Result<(), &'static str>;
+    type Outcome = Result<(), Box<dyn std::error::Error>>;
 
     fn times(room: usize, count: u64) -> Option<SampledTimes> {
-        let mut sample = Sample::new(room);
-        (0..count).for_each(|number| sample.add(1 + number % 3, number as f64));
+        let mut sample = Sample::default();
+        (0..count).for_each(|number| sample.add(1 + number % 3, number as f64, room));
         sample.times()
     }
 
@@ -447,6 +476,39 @@ mod tests {
             assert!(step.is_power_of_two() && (16..=32).contains(&kept.len()), "{count}: {kept:?}");
             assert_eq!(kept, (0..count).step_by(step as usize).collect::<Vec<_>>());
             assert!((times.median_seconds - count as f64 / 2.0).abs() <= step as f64, "{count}");
+        }
+        Ok(())
+    }
+
+    /// Four points, three trials of fifty repetitions: their times are thinned, their numbers and extremes are not.
+    #[test]
+    fn a_file_keeps_no_more_times_than_it_may() -> Outcome {
+        let text = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mesures/h200-golden.json"))?;
+        let kept: serde_json::Value = serde_json::from_slice(&text)?;
+        let mut measurement: Measurement = serde_json::from_value(kept["measurements"][0].clone())?;
+        let row = measurement.phases.pop().ok_or("no phase")?;
+        measurement.phases =
+            (1..=50).map(|index| PhaseRow { elapsed_seconds: f64::from(index), ..row.clone() }).collect();
+        let options = PlanOptions { trials: 3, ..PlanOptions::default() };
+        let plan = Plan::new(MeasureConfig::default(), &["width=1,2,3,4"], &options)?;
+        let plan = PlanRecord::new(plan, measurement.environment.clone());
+        for (max_kept, expected) in [(600, 150), (400, 75), (200, 38), (10, 19)] {
+            let mut reading = Reading::new(max_kept);
+            // So that halving it soon tells.
+            reading.room = 256;
+            reading.begin(plan.clone())?;
+            for index in 1..=12 {
+                let run = RunRecord::new(&plan, index, Ok(measurement.clone())).ok_or("not planned")?;
+                reading.add(&run)?;
+            }
+            assert!(reading.kept <= max_kept.max(4 * MIN_ROOM), "{max_kept}: {}", reading.kept);
+            let report = reading.explorations.pop().ok_or("no exploration")?.report();
+            for point in report.points {
+                let times = point.warm_forward.ok_or("no times")?;
+                assert_eq!((times.count, times.min_seconds, times.max_seconds), (150, 1.0, 50.0));
+                assert_eq!(times.observations.len(), expected, "{max_kept}");
+                assert!((times.median_seconds - 25.5).abs() <= 2.0, "{max_kept}: {}", times.median_seconds);
+            }
         }
         Ok(())
     }
