@@ -4,13 +4,15 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 use common::StandIn;
 use iteragpu_lab::Measurement;
+use iteragpu_lab::explore::RunRecord;
+use iteragpu_lab::simulation::compare_with_simulation;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -328,6 +330,142 @@ fn verification_sentence(kept: &Value) -> Result<String, Box<dyn std::error::Err
 fn the_verification_of_the_simulation_is_counted_in_the_kept_file() -> Outcome {
     let sentence = verification_sentence(&serde_json::from_str(&read("docs/mesures/h200-simulation.json")?)?)?;
     assert!(read("docs/simulation.md")?.contains(&sentence), "docs/simulation.md should hold:\n{sentence}");
+    Ok(())
+}
+
+/// Medians of all observations, in microseconds: of the host's clock, then of the device's, then of PyTorch itself.
+fn device_time_table(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let columns = [
+        ("original", "original"),
+        ("plain", "ici"),
+        ("with_device_time", "ici, avec `--device-time`"),
+        ("forward", "`forward`"),
+        ("graph_replay", "`graph_replay`"),
+        ("pytorch_forward", "PyTorch : comme `forward`"),
+        ("pytorch_graph_replay", "comme `graph_replay`"),
+        ("pytorch_graph_replay_together", "sans les événements"),
+    ];
+    let titles: Vec<&str> = columns.iter().map(|(_, title)| *title).collect();
+    let mut table = format!("| batch/context/width/dtype | {} |\n| --- |{}\n", titles.join(" | "), " ---: |".repeat(8));
+    for result in kept["results"].as_array().ok_or("no results")? {
+        let micros = |key: &str| median(&result[key]).map(|seconds| format!("{:.1}", seconds * 1e6));
+        let cells: Option<Vec<String>> = columns.iter().map(|(key, _)| micros(key)).collect();
+        table +=
+            &format!("| {} | {} |\n", name_of(&result["configuration"]), cells.ok_or("no observations")?.join(" | "));
+    }
+    Ok(table.replace('.', ","))
+}
+
+fn name_of(configuration: &Value) -> String {
+    let parts = configuration.as_array().into_iter().flatten();
+    parts.map(|part| part.as_str().map_or_else(|| part.to_string(), str::to_owned)).collect::<Vec<_>>().join("/")
+}
+
+/// What the host adds to the floor.
+fn overhead_table(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let mut table = String::from(
+        "| batch/context/width/dtype | original | ici | un passage à chaud, en fois `graph_replay` |\n| --- | ---: | ---: | ---: |\n",
+    );
+    for result in kept["results"].as_array().ok_or("no results")? {
+        let of = |key: &str| median(&result[key]).ok_or("no observations");
+        let (original, ours, floor) = (of("original")?, of("plain")?, of("graph_replay")?);
+        let micros = |seconds: f64| format!("{:.1} µs", seconds * 1e6);
+        table += &format!(
+            "| {} | {} | {} | {:.2} |\n",
+            name_of(&result["configuration"]),
+            micros(original - floor),
+            micros(ours - floor),
+            ours / floor
+        );
+    }
+    Ok(table.replace('.', ","))
+}
+
+/// The median of each process at 1/16/64 float32, with and without the device's time: two speeds.
+fn two_speeds(kept: &Value) -> Result<String, Box<dyn std::error::Error>> {
+    let (result, repeats) = (&kept["results"][0], kept["repeats"].as_u64().ok_or("no repeats")? as usize);
+    let floor = median(&result["graph_replay"]).ok_or("no observations")?;
+    let mut medians = Vec::new();
+    for key in ["plain", "with_device_time"] {
+        for process in result[key].as_array().ok_or("no observations")?.chunks(repeats) {
+            medians.push(median(&Value::from(process)).ok_or("no observations")?);
+        }
+    }
+    medians.sort_by(f64::total_cmp);
+    let within = medians.iter().filter(|seconds| **seconds <= 5.0 * floor).count();
+    let shown: Vec<String> = medians.iter().map(|seconds| format!("{:.1}", seconds * 1e6)).collect();
+    let sentence = format!(
+        "les médianes des {} processus de cette série sont {} µs, dont {within} d'au plus cinq fois {:.2} µs",
+        medians.len(),
+        shown.join(" ; "),
+        floor * 1e6
+    );
+    Ok(sentence.replace('.', ","))
+}
+
+#[test]
+fn the_devices_time_is_computed_from_the_raw_observations() -> Outcome {
+    let kept: Value = serde_json::from_str(&read("docs/mesures/h200-device-time.json")?)?;
+    assert!(
+        kept["results"].as_array().is_some_and(|results| results.iter().all(|seen| seen["counters_equal"] == true))
+    );
+    let document = read("docs/exploration.md")?;
+    for expected in [device_time_table(&kept)?, overhead_table(&kept)?, two_speeds(&kept)?] {
+        assert!(document.contains(&expected), "docs/exploration.md should hold:\n{expected}");
+    }
+    Ok(())
+}
+
+/// A row for each point, from the lines of the file: medians of all passes, and the extremes of the trials' medians.
+fn exploration_table(lines: &str) -> Result<String, Box<dyn std::error::Error>> {
+    let mut points: BTreeMap<(u64, u64), Vec<Value>> = BTreeMap::new();
+    for line in lines.lines().skip(1) {
+        let run: Value = serde_json::from_str(line)?;
+        let number = |name: &str| run["configuration"][name].as_u64().unwrap_or_default();
+        points.entry((number("width"), number("batch"))).or_default().push(run["measurement"].clone());
+    }
+    let mut table = String::from(
+        "| width | batch | un passage à chaud | `forward` | `graph_replay` | part de la machine |\n| ---: | ---: | ---: | ---: | ---: | ---: |\n",
+    );
+    for ((width, batch), trials) in points {
+        let warm = |trial: &Value| -> Value {
+            let rows = trial["phases"].as_array().into_iter().flatten();
+            rows.filter(|row| row["phase"] == "warm_forward").map(|row| row["elapsed_seconds"].clone()).collect()
+        };
+        let device = |key: &'static str| move |trial: &Value| trial["device_time"][key]["device_seconds"].clone();
+        let (all, shown) = spread(&trials, warm)?;
+        let (_, forward) = spread(&trials, device("forward"))?;
+        let (floor, replay) = spread(&trials, device("graph_replay"))?;
+        table += &format!("| {width} | {batch} | {shown} | {forward} | {replay} | {:.1} |\n", (all - floor) * 1e6);
+    }
+    Ok(table.replace('.', ","))
+}
+
+/// The median of all observations, and how it is shown with the extremes of the trials' medians.
+fn spread(
+    trials: &[Value],
+    observations: impl Fn(&Value) -> Value,
+) -> Result<(f64, String), Box<dyn std::error::Error>> {
+    let each: Vec<Value> = trials.iter().map(observations).collect();
+    let all = each.iter().filter_map(Value::as_array).flatten().cloned().collect();
+    let all = median(&all).ok_or("no observations")?;
+    let medians: Vec<f64> = each.iter().filter_map(median).collect();
+    let (min, max) = medians.iter().fold((f64::MAX, 0.0_f64), |(min, max), one| (min.min(*one), max.max(*one)));
+    Ok((all, format!("{:.1} ({:.1} à {:.1})", all * 1e6, min * 1e6, max * 1e6)))
+}
+
+#[test]
+fn the_explorations_table_is_computed_from_its_file() -> Outcome {
+    let lines = read("docs/mesures/h200-exploration.jsonl")?;
+    let table = exploration_table(&lines)?;
+    assert!(read("docs/exploration.md")?.contains(&table), "docs/exploration.md should hold:\n{table}");
+    // What the document says of the simulation.
+    let mut identical = 0;
+    for line in lines.lines().skip(1) {
+        let run: RunRecord = serde_json::from_str(line)?;
+        identical += u32::from(compare_with_simulation(&run.measurement.ok_or("not measured")?)?.identical);
+    }
+    assert_eq!(identical, 51);
     Ok(())
 }
 
