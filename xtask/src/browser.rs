@@ -14,7 +14,7 @@ use crate::lab::WALKTHROUGH;
 use crate::notebook::{Expectation, indented};
 use crate::python::{self, JUPYTER, PLAYWRIGHT};
 use crate::test::{FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, SIMULATION, SIMULATION_SHOWS, WALKTHROUGH_SHOWS};
-use crate::{UsageError, prerequisites, workspace};
+use crate::{UsageError, page, prerequisites, workspace};
 
 const DRIVER: &str = include_str!("browser.py");
 
@@ -147,7 +147,10 @@ pub fn run(arguments: &BrowserArgs) -> Result<ExitCode> {
         install.finish()?;
     }
     match &arguments.file {
-        None => go_through(SESSIONS, "projet", &chromium, arguments),
+        None => {
+            page::check(&chromium)?;
+            go_through(SESSIONS, "projet", &chromium, arguments)
+        }
         Some(file) => go_through_one(file, &chromium, arguments),
     }
 }

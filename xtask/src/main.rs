@@ -20,6 +20,7 @@ mod lab;
 mod load;
 mod merge_bench;
 mod notebook;
+mod page;
 mod prerequisites;
 mod progress;
 mod python;
