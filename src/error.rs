@@ -165,6 +165,18 @@ pub enum LabError {
         reason: String,
     },
 
+    /// An exploration has ended early. Its file keeps the finished runs.
+    ExplorationStopped {
+        /// The file's name as given.
+        path: String,
+        /// Runs that the file holds.
+        done: u64,
+        /// Runs of the plan.
+        runs: u64,
+        /// Why it has ended.
+        cause: Box<Self>,
+    },
+
     /// The simulation does not cover what was asked.
     NotModelled {
         /// What it does not cover, in French.
@@ -290,6 +302,16 @@ impl LabError {
                 "Rien n'a été mesuré ni écrit.",
                 "",
             ),
+            Self::ExplorationStopped { path, done, runs, cause } => {
+                let cause = cause.explain();
+                let why = cause.sentence();
+                let go_on = "Pour continuer : la même commande avec --resume, ou la même cellule.";
+                Explanation::of_file(
+                    format!("Arrêt à {done}/{runs}, dans « {path} ». {}", why.trim_end_matches('.')),
+                    "L'exploration n'est pas finie ; son fichier garde les mesures faites.",
+                    [&cause.way_out, go_on].join(" ").trim_start(),
+                )
+            }
             Self::NotModelled { what } => Explanation::of_file(
                 format!("La simulation ne couvre pas ceci : {what}"),
                 "Rien n'a été simulé.",
@@ -388,6 +410,7 @@ impl std::error::Error for LabError {
             | Self::NotWritable { source, .. }
             | Self::NotSynced { source, .. }
             | Self::Unreadable { source, .. } => Some(source),
+            Self::ExplorationStopped { cause, .. } => Some(cause),
             _ => None,
         }
     }
@@ -418,6 +441,7 @@ impl LabError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotWritable { .. } | Self::NotSynced { .. } | Self::NothingToSave { .. } => 1,
+            Self::ExplorationStopped { cause, .. } => cause.exit_code(),
             _ => 2,
         }
     }

@@ -112,7 +112,7 @@ fn duration(time: Duration) -> String {
 /// # Errors
 /// The reason why nothing can be measured; [`LabError::FileExists`] without `resume`;
 /// [`LabError::ExplorationRefused`] when the file is another plan's, was measured in another environment,
-/// is in use, or is damaged; [`LabError::NotWritable`] when a run cannot be kept.
+/// is in use, or is damaged; [`LabError::ExplorationStopped`] when it cannot go on to its end.
 ///
 /// # Examples
 /// ```no_run
@@ -221,14 +221,20 @@ impl Exploration {
             if self.done.contains(&run_index) {
                 continue;
             }
-            let Some(run) = self.measured(run_index, worker)? else { continue };
-            self.keep(&run)?;
+            let Some(run) = self.measured(run_index, worker).map_err(|cause| self.stopped(cause))? else { continue };
+            self.keep(&run).map_err(|cause| self.stopped(cause))?;
             let done = self.done.len() as u64;
             let mean = started.elapsed().as_secs_f64() / (done - resumed) as f64;
             let remaining = Duration::try_from_secs_f64(mean * (runs - done) as f64).ok();
             tell(&Progress { runs, done, last: Some(&run), remaining });
         }
         Ok(Explored { path: self.path, resumed, runs, failed: self.failed })
+    }
+
+    fn stopped(&self, cause: LabError) -> LabError {
+        let path = shortened(&self.path.to_string_lossy(), 120);
+        let (done, runs) = (self.done.len() as u64, self.plan.plan.runs.len() as u64);
+        LabError::ExplorationStopped { path, done, runs, cause: Box::new(cause) }
     }
 
     /// Measures a run, or finds out that it has failed: the GPU can be used, but not for this.
