@@ -556,7 +556,8 @@ fn shows_one_result_at_its_end(cell: &str) -> bool {
 
 #[test]
 fn each_code_cell_shows_one_result_and_at_its_end() -> Outcome {
-    for notebook in ["notebooks/mesure-memoire.ipynb", "notebooks/forfaits.ipynb", "notebooks/simulation.ipynb"] {
+    for name in ["mesure-memoire", "forfaits", "simulation", "explorer"] {
+        let notebook = &format!("notebooks/{name}.ipynb");
         let cells = code_cells(notebook)?;
         assert!(cells.len() > 3, "{notebook}");
         for (id, cell) in cells {

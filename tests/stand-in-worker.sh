@@ -6,6 +6,8 @@ hello() { printf '{"message":"hello","worker_version":"%s"}\n' "$1"; }
 counters='"baseline_allocated_bytes":1,"baseline_reserved_bytes":2,"end_allocated_bytes":3,"end_reserved_bytes":4,"peak_allocated_bytes":3,"peak_reserved_bytes":6'
 row() { printf '{"message":"phase","row":{"phase":"%s","run_index":%s,"elapsed_seconds":0.5,%s%s}}\n' "$1" "$2" "$counters" "$3"; }
 rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ",\"iterations\":$warmup"; row warm_forward 1; row warm_forward 2; }
+# Passes beyond these two.
+more_rows() { i=3; while [ $i -le "$repeats" ]; do row warm_forward $i; i=$((i + 1)); done; }
 environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","pci_bus_id":"0000:3B:00.0","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"runtime_settings":{"allocator_backend":"native","expandable_segments":true,"large_segment_bytes":20971520,"max_split_bytes":null,"max_non_split_rounding_bytes":20971520,"roundup_power2_divisions":[],"garbage_collection_threshold":0.0,"cublas_workspace_bytes":8519680,"cublaslt_workspace_bytes":1048576,"set_outside":[]},"failure":null}'
 measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":%s,"parameter_bytes":%s}%s}\n' "$environment" "$parameters" "${bytes:-$((4 * parameters))}" "$device_time"; }
 failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
@@ -13,6 +15,7 @@ failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
 read -r request
 width=$(printf %s "$request" | sed -n 's/.*"width":\([0-9]*\).*/\1/p')
 warmup=$(printf %s "$request" | sed -n 's/.*"warmup":\([0-9]*\).*/\1/p')
+repeats=$(printf %s "$request" | sed -n 's/.*"repeats":\([0-9]*\).*/\1/p')
 passes=$(printf %s "$request" | sed -n 's/.*"device_passes":\([0-9]*\).*/\1/p')
 # Times of N passes: 0.5, 1.5, 2.5, ... seconds.
 seconds() { i=0; while [ $i -lt "$1" ]; do printf '%s%s.5' "${comma:-}" "$i"; comma=,; i=$((i + 1)); done; comma=; }
@@ -34,7 +37,7 @@ explorer)
   if [ -e "$beside/slow" ]; then sleep 0.05; fi
   if [ "$width" -ge 1000 ]; then failed '"kind":"out_of_gpu_memory","words":"CUDA out of memory."'; exit; fi
   if [ "$width" -eq 77 ]; then touch "$beside/gone"; kill -KILL $$; fi
-  rows; measured ;;
+  rows; more_rows; measured ;;
 no-graph) hello "$VERSION"; rows; device_time=$(observed "$passes" null '{"kind":"out_of_gpu_memory","words":"CUDA out of memory"}'); measured ;;
 few-passes) hello "$VERSION"; rows; device_time=$(observed 1 '[0.5]' null); measured ;;
 no-device-time) hello "$VERSION"; rows; device_time=; measured ;;

@@ -13,7 +13,10 @@ use serde_json::{Value, json};
 use crate::lab::WALKTHROUGH;
 use crate::notebook::{Expectation, indented};
 use crate::python::{self, JUPYTER, PLAYWRIGHT};
-use crate::test::{FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, SIMULATION, SIMULATION_SHOWS, WALKTHROUGH_SHOWS};
+use crate::test::{
+    EXPLORATION, EXPLORATION_SHOWS, FORFAITS, FORFAITS_SHOW, NOT_MEASURED, NOT_SAVED, SIMULATION, SIMULATION_SHOWS,
+    WALKTHROUGH_SHOWS,
+};
 use crate::{UsageError, page, prerequisites, workspace};
 
 const DRIVER: &str = include_str!("browser.py");
@@ -83,6 +86,9 @@ const SESSIONS: &[Session] = &[
             Step::Open(SIMULATION),
             Step::WalkThrough(SIMULATION_SHOWS),
             Step::Close(&[]),
+            Step::Open(EXPLORATION),
+            Step::WalkThrough(EXPLORATION_SHOWS),
+            Step::Close(&[]),
         ],
     },
     Session {
@@ -103,6 +109,19 @@ const SESSIONS: &[Session] = &[
             Step::Close(&["mesures-notebook.json"]),
         ],
     },
+    Session {
+        title: "Une doublure est explorée, reprise et regardée, thème clair",
+        theme: "light",
+        stand_in: Some("explorer"),
+        steps: &[
+            Step::Open(EXPLORATION),
+            Step::Tagged("requires-gpu", EXPLORED),
+            Step::Restart,
+            Step::Tagged("requires-gpu", &[("exploration", "les 12 mesures du plan, dont 12 faites auparavant.")]),
+            Step::Tagged("cpu-only", CHARTS),
+            Step::Close(&["exploration.jsonl"]),
+        ],
+    },
 ];
 
 const STAND_IN: Shown = &[
@@ -110,6 +129,14 @@ const STAND_IN: Shown = &[
     ("measurement", "Stand-in <script>"),
     ("export", "Mesure enregistrée dans le nouveau fichier « mesures-notebook.json »."),
 ];
+
+const EXPLORED: Shown = &[
+    ("exploration", "0/12"),
+    ("exploration", "12/12 : essai 3, batch 1, context 16, width "),
+    ("exploration", "« exploration.jsonl » contient les 12 mesures du plan."),
+];
+
+const CHARTS: Shown = &[("charts", "12 mesures prévues : 12 faites, 0 en échec."), ("charts", "Ce qui varie : width")];
 
 /// The pictures for the documentation: theme, cell when it first runs, name.
 const VIEWS: &[(&str, &str, &str)] = &[

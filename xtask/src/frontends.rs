@@ -48,7 +48,7 @@ pub fn check() -> Result<()> {
 fn good_notebooks_pass(outputs: &Path) -> Result<()> {
     let root = workspace::root();
     let notebooks = root.join("notebooks");
-    let [walkthrough, prices, simulation] = NOTEBOOKS else { bail!("trois notebooks attendus") };
+    let [walkthrough, prices, simulation, exploration] = NOTEBOOKS else { bail!("quatre notebooks attendus") };
     at_once([&|| run(nbconvert(root, walkthrough.0, outputs, "root-nbconvert"), walkthrough), &|| {
         run(papermill(root, prices.0, outputs, "root-papermill").within("notebooks"), prices)
     }])?;
@@ -57,7 +57,11 @@ fn good_notebooks_pass(outputs: &Path) -> Result<()> {
     }])?;
     at_once([&|| run(nbconvert(root, simulation.0, outputs, "root-nbconvert"), simulation), &|| {
         run(papermill(&notebooks, file_name(simulation.0), outputs, "folder-papermill"), simulation)
-    }])
+    }])?;
+    at_once([
+        &|| run(nbconvert(&notebooks, file_name(exploration.0), outputs, "folder-nbconvert"), exploration),
+        &|| run(papermill(root, exploration.0, outputs, "root-papermill").within("notebooks"), exploration),
+    ])
 }
 
 fn planted_faults_are_found(outputs: &Path) -> Result<()> {

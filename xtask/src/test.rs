@@ -15,8 +15,12 @@ pub type Notebook = (&'static str, Shown);
 /// Texts that cells of a notebook have to show where there is no GPU.
 pub type Shown = &'static [(&'static str, &'static str)];
 
-pub const NOTEBOOKS: &[Notebook] =
-    &[(WALKTHROUGH, WALKTHROUGH_SHOWS), (FORFAITS, FORFAITS_SHOW), (SIMULATION, SIMULATION_SHOWS)];
+pub const NOTEBOOKS: &[Notebook] = &[
+    (WALKTHROUGH, WALKTHROUGH_SHOWS),
+    (FORFAITS, FORFAITS_SHOW),
+    (SIMULATION, SIMULATION_SHOWS),
+    (EXPLORATION, EXPLORATION_SHOWS),
+];
 
 pub const WALKTHROUGH_SHOWS: Shown = &[
     ("arithmetic", "17.03851604461669921875"),
@@ -47,6 +51,15 @@ pub const SIMULATION_SHOWS: Shown = &[
     ("simulation", "\"peak_allocated_bytes\": 34649088"),
     ("memory", "La réserve simulée"),
     ("comparison", "Rien n'a été comparé. Aucune mesure : "),
+];
+
+pub const EXPLORATION: &str = "notebooks/explorer.ipynb";
+
+pub const EXPLORATION_SHOWS: Shown = &[
+    ("plan", "Plan : 4 points, 3 essais de chacun, 12 mesures"),
+    ("exploration", "Rien n'a été mesuré. Aucune mesure : "),
+    // A person may have a file of that name: it is named, whether it can be read or not.
+    ("charts", "exploration.jsonl"),
 ];
 
 pub fn run() -> Result<ExitCode> {
