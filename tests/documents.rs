@@ -100,6 +100,15 @@ fn the_readme_shows_what_fills_a_simulated_reserve() -> Outcome {
 }
 
 /// The whole numbers of a line, with spaces between groups of three digits.
+#[test]
+fn the_readme_shows_the_plan_that_the_command_prints() -> Outcome {
+    let options = ["--vary", "width=64,128,256,512", "--vary", "batch=1,2,4", "--base", "batch=1,context=16,width=64"];
+    let mut explore = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+    let output =
+        explore.arg("explore").args(options).args(["--trials", "3", "--device-time", "50", "--dry-run"]).output()?;
+    expect_block(&read("README.md")?, "plan", &lines(&String::from_utf8(output.stdout)?))
+}
+
 fn numbers(line: &str) -> Vec<u64> {
     let joined = line.replace([' ', '\u{a0}', '\u{202f}'], "_");
     let groups = joined.split(|c: char| !c.is_ascii_digit() && c != '_').map(|group| group.replace('_', ""));
