@@ -331,7 +331,9 @@ fn compare(options: &CompareOptions) -> Result<ExitCode, LabError> {
 fn explored(options: &ExploreOptions) -> Result<ExitCode, LabError> {
     let plan = planned(options)?;
     let told = show(&Ok(plan.clone())).text().to_owned();
-    let Some(output) = options.output.as_ref().filter(|_| !options.dry_run) else { return Ok(print_result(&told)) };
+    let Some(output) = options.output.as_ref().filter(|_| !options.dry_run) else {
+        return Ok(print_result(&told.trim_end()));
+    };
     complain(told.trim_end());
     let explored = explore(&plan, output, options.resume, &mut exploration_progress())?;
     complain(&explored.to_string());
