@@ -3,9 +3,9 @@
 use iteragpu_lab::{LabError, Present, Shown, outcome_text, show};
 
 /// Every element that the library writes.
-const ELEMENTS: [&str; 22] = [
+const ELEMENTS: [&str; 28] = [
     "div", "strong", "table", "thead", "tbody", "tr", "th", "td", "br", "span", "p", "details", "summary", "pre",
-    "svg", "rect", "text", "line", "polyline", "polygon", "path", "circle",
+    "svg", "rect", "text", "line", "polyline", "polygon", "path", "circle", "html", "body", "h1", "h2", "h3", "figure",
 ];
 
 pub fn assert_inert(shown: &Shown) {
@@ -33,6 +33,17 @@ pub fn assert_text(text: &str) {
     assert!(!text.contains("EVCXR_"), "speaks to the kernel: {text}");
     let steers = |c: &char| (c.is_control() && *c != '\n') || ('\u{202a}'..='\u{202e}').contains(c);
     assert_eq!(text.chars().find(steers), None, "speaks to the terminal: {text:?}");
+}
+
+/// A page of its own: its head is ours but for the title, its body as what a notebook shows.
+pub fn assert_page(page: &str) {
+    let (head, body) = page.split_once("</head>\n").unwrap();
+    assert_tags(body);
+    assert_text(page);
+    let (before, title) = head.split_once("<title>").unwrap();
+    let (title, style) = title.split_once("</title>\n<style>").unwrap();
+    assert!(before.contains("default-src 'none'") && !title.contains(['<', '>']), "{head}");
+    assert!(!style.contains("url(") && !style.contains("@import"), "{style}");
 }
 
 fn assert_tags(html: &str) {

@@ -5,6 +5,7 @@
 //! or obtained a second way; that nothing panics is the least of it.
 
 pub mod command_line;
+pub mod exploration;
 pub mod measurement;
 pub mod protocol;
 pub mod results;

@@ -18,7 +18,7 @@ use crate::{UsageError, progress::LongStep};
 
 #[derive(Args)]
 pub struct FuzzArgs {
-    /// Cibles, parmi tariffs, results, measurement, protocol et command_line ; sans nom, toutes
+    /// Cibles, parmi tariffs, results, measurement, exploration, protocol et command_line ; sans nom, toutes
     #[arg(value_name = "CIBLE")]
     targets: Vec<String>,
     /// Secondes que dure la recherche, pour chaque cible [par défaut : 60]
@@ -29,7 +29,7 @@ pub struct FuzzArgs {
     planted: bool,
 }
 
-const TARGETS: [&str; 5] = ["tariffs", "results", "measurement", "protocol", "command_line"];
+const TARGETS: [&str; 6] = ["tariffs", "results", "measurement", "exploration", "protocol", "command_line"];
 
 /// The one of [`TARGETS`] with a wrong claim behind the feature `planted`.
 const PLANTED: &str = "tariffs";
