@@ -218,7 +218,7 @@ fn progress(exploration: &ExplorationReport) -> String {
     if !exploration.is_finished() {
         let missing = counted(exploration.missing_runs, "mesure manque", "mesures manquent");
         text += &format!(
-            " Exploration inachevée : {missing} ; la même commande avec --resume la continue sur la machine où elle a commencé."
+            " Exploration inachevée : {missing} ; la même commande avec --resume, ou la même cellule, la continue sur la machine où elle a commencé."
         );
     }
     text
