@@ -321,6 +321,18 @@ fn a_product_has_a_line_for_each_combination_and_a_table_of_all() -> Outcome {
     Ok(())
 }
 
+/// Measured on an H200, and kept as it is.
+#[test]
+fn the_kept_exploration_is_finished_and_as_simulated() -> Outcome {
+    let found = report("docs/mesures/h200-exploration.jsonl")?;
+    let [exploration] = found.explorations.as_slice() else { return Err("one exploration expected".into()) };
+    assert!(exploration.is_finished() && exploration.failed_runs == 0 && exploration.points.len() > 10);
+    assert_eq!(found.table().matches("  identique\n").count(), exploration.plan.series().concat().len());
+    assert!(exploration.points.iter().all(|point| point.device_graph_replay.is_some()));
+    assert_page(&found.page());
+    Ok(())
+}
+
 /// Circles, without those of the counters.
 fn dots(page: &str) -> usize {
     let count = |text: &str| page.matches(text).count();

@@ -166,6 +166,7 @@ impl Figures for TimeFigures<'_> {
     fn legend(&self) -> Vec<Entry> {
         let colour = self.chosen.legend_colour(0);
         let dots = match self.total == self.shown {
+            true if self.chosen.exploration.plan.trials > 1 => "chaque passage, essais côte à côte".to_owned(),
             true => "chaque passage".to_owned(),
             false => format!("{} passages sur {}", integer(self.shown), integer(self.total)),
         };
@@ -441,7 +442,7 @@ impl Across {
         let mut places: Vec<(i32, String)> =
             self.places.iter().map(|(value, place)| (*place, self.label(value))).collect();
         places.sort_unstable();
-        let half = |text: &str| text.chars().count() as i32 * CHARACTER / 2 + 4;
+        let half = |text: &str| text.chars().count() as i32 * CHARACTER / 2 + 2;
         let last = places.last().map(|(place, text)| *place - half(text));
         let mut free = i32::MIN;
         let count = places.len();

@@ -6,19 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use iteragpu_lab::Measurement;
-use iteragpu_lab::explore::{Plan, PlanOptions, PlanRecord, RunRecord, report};
+use iteragpu_lab::explore::report;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::{python, workspace};
 
 const DRIVER: &str = include_str!("page.py");
 
+/// Two dimensions, three trials, measured on an H200.
+const KEPT: &str = "docs/mesures/h200-exploration.jsonl";
+
 /// Smaller letters are not read without zooming in.
 const SMALLEST: f64 = 10.0;
 
-/// Two series of a few points take three sheets; many more would mean that each chart has one of its own.
+/// Its two series take three sheets; many more would mean that each chart has one of its own.
 const MOST_SHEETS: usize = 5;
 
 /// Two of time and two of memory.
@@ -55,9 +57,10 @@ struct Print {
 /// Fails when the page has a fault, or the planted faults are not all found.
 pub fn check(chromium: &Path) -> Result<()> {
     let folder = tempfile::tempdir()?;
-    let page = made_up_page(folder.path())?;
-    let planted = folder.path().join("planted.html");
-    let text = fs::read_to_string(&page)?.replace("default-src 'none'", "default-src * 'unsafe-inline'");
+    let (page, planted) = (folder.path().join("page.html"), folder.path().join("planted.html"));
+    let text = report(workspace::root().join(KEPT))?.page();
+    fs::write(&page, &text)?;
+    let text = text.replace("default-src 'none'", "default-src * 'unsafe-inline'");
     fs::write(&planted, text.replacen("</h1>", &format!("</h1>{PLANTED}"), 1).replace("<svg", "<b"))?;
     let [good, bad] = look(chromium, [&page, &planted])?;
     let faults = good.faults();
@@ -110,43 +113,4 @@ impl View {
         faults.extend(self.complaints.iter().map(|text| format!("console : {text}")));
         faults.into_iter().map(|fault| format!("{} ({}) : {fault}", self.window, self.scheme)).collect()
     }
-}
-
-/// Two dimensions, two trials, from a measurement of an H200; its times are stretched.
-fn made_up_page(folder: &Path) -> Result<PathBuf> {
-    let mut kept: Value = serde_json::from_slice(&fs::read(workspace::root().join("docs/mesures/h200-golden.json"))?)?;
-    let measurement: Measurement = serde_json::from_value(kept["measurements"][0].take())?;
-    let options = PlanOptions { trials: 2, ..PlanOptions::default() };
-    let vary = ["width=64,128,256,512,1024,2048,4096,8192", "dtype=float32,float16,bfloat16"];
-    let plan = PlanRecord {
-        schema_version: 1,
-        artifact: "iteragpu-lab-v1".to_owned(),
-        kind: "exploration_plan".to_owned(),
-        exploration_id: "0123456789abcdef".to_owned(),
-        started_at_utc: measurement.measured_at_utc.clone(),
-        environment: measurement.environment.clone(),
-        plan: Plan::new(measurement.configuration.chosen.clone(), &vary, &options)?,
-    };
-    let mut text = serde_json::to_string(&plan)?;
-    for (index, planned) in (1_u32..).zip(&plan.plan.runs) {
-        let configuration = plan.plan.points[planned.point].clone();
-        let mut measurement = measurement.clone();
-        measurement.configuration.chosen = configuration.clone();
-        measurement.phases.iter_mut().for_each(|row| row.elapsed_seconds *= f64::from(index));
-        let run = RunRecord {
-            kind: "exploration_run".to_owned(),
-            exploration_id: plan.exploration_id.clone(),
-            run_index: u64::from(index),
-            trial: planned.trial,
-            configuration,
-            ended_at_utc: plan.started_at_utc.clone(),
-            measurement: Some(measurement),
-            reason: None,
-        };
-        text = [text, serde_json::to_string(&run)?].join("\n");
-    }
-    let (file, page) = (folder.join("exploration.jsonl"), folder.join("exploration.html"));
-    fs::write(&file, text + "\n")?;
-    fs::write(&page, report(&file)?.page())?;
-    Ok(page)
 }
