@@ -132,6 +132,20 @@ fn trials_that_differ_are_shown_apart_and_beside_the_simulation() -> Outcome {
     assert_eq!(table.matches("identique").count(), 2, "{table}");
     assert!(table.contains("alloué 0 (réservé +2\u{202f}097\u{202f}152)"), "{table}");
     assert!(table.contains("(35\u{202f}651\u{202f}584 à 37\u{202f}748\u{202f}736)"), "{table}");
+    // One trial below the simulation, the other equal to it: no less a difference.
+    let below = lines(&plan, |index| {
+        let mut run = run(&plan, index, &[1e-5, 2e-5])?;
+        let is_second = run.trial == 2 && run.configuration.width == 128;
+        let rows = run.measurement.iter_mut().flat_map(|measurement| &mut measurement.phases);
+        for row in rows.filter(|_| is_second) {
+            for bytes in [&mut row.baseline_reserved_bytes, &mut row.end_reserved_bytes, &mut row.peak_reserved_bytes] {
+                *bytes = bytes.saturating_sub(512);
+            }
+        }
+        Ok(run)
+    })?;
+    let table = of_text(&below)??.table();
+    assert!(table.contains("alloué 0 (réservé −512)"), "{table}");
     Ok(())
 }
 

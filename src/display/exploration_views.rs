@@ -191,7 +191,7 @@ fn with_exploration(view: View, exploration: &ExplorationReport, limits: &Limits
 
 const TABLE_NOTE: &str = "Temps : la médiane, puis le plus court et le plus long, de l'opération et de sa synchronisation, à l'horloge de la machine. \
      Pics : le plus grand de toutes les phases, puis, quand les essais diffèrent, le plus petit et le plus grand des essais. \
-     « Identique » : les deux pics simulés sont ceux de chaque essai, à l'octet près ; sinon, le plus grand mesuré moins le simulé.";
+     « Identique » : les deux pics simulés sont ceux de chaque essai, à l'octet près ; sinon, le plus grand écart des essais, mesuré moins simulé.";
 
 const DEVICE_NOTE: &str = "GPU au repos, GPU graphe : les médianes des essais, à l'horloge du GPU, sur d'autres passages. \
      Au repos, un passage à la fois, y compris les instants où le GPU attend la machine ; en graphe, le plancher, sans ces attentes.";
@@ -351,8 +351,11 @@ fn simulated(point: &PointReport) -> Cell {
     if pairs.iter().all(|(Extremes { min, max }, simulated)| min == simulated && max == simulated) {
         return "identique".into();
     }
-    let [allocated, reserved] =
-        pairs.map(|(measured, simulated)| signed(i128::from(measured.max) - i128::from(simulated)));
+    let farthest = |(Extremes { min, max }, simulated): (Extremes, u64)| {
+        let [low, high] = [min, max].map(|bytes| i128::from(bytes) - i128::from(simulated));
+        signed(if low.abs() > high.abs() { low } else { high })
+    };
+    let [allocated, reserved] = pairs.map(farthest);
     Cell::with(format!("alloué {allocated}"), format!("réservé {reserved}"))
 }
 
