@@ -299,6 +299,35 @@ fn a_run_that_cannot_be_kept_is_no_half_line() -> Outcome {
     laboratory.assert_complete()
 }
 
+/// A terminal without control sequences draws no bar: it gets lines, as a log file does.
+#[test]
+fn a_terminal_is_told_how_far_it_is_whatever_it_can_draw() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    for (terminal, lines) in [("dumb", true), ("xterm", false)] {
+        let mut command = Command::new("script");
+        command.args([
+            "-qec",
+            "\"$PROGRAM\" explore --vary width=1,2 --base repeats=2 --output \"$FILE\"",
+            "/dev/null",
+        ]);
+        command.env("PROGRAM", env!("CARGO_BIN_EXE_mesure-memoire")).env("FILE", laboratory.file());
+        command.env("TERM", terminal).env("ITERAGPU_WORKER", laboratory.stand_in.program()).stdin(Stdio::null());
+        let output = match command.output() {
+            Ok(output) => output,
+            Err(error) => {
+                writeln!(std::io::stderr(), "nothing tried: no terminal to pretend ({error})")?;
+                return Ok(());
+            }
+        };
+        let shown = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{shown}");
+        assert_eq!(shown.contains("2/2 : essai 1, batch 2"), lines, "{terminal}: {shown}");
+        assert_eq!(shown.contains('\u{1b}'), !lines, "{terminal}: {shown}");
+        laboratory.take_away("exploration.jsonl")?;
+    }
+    Ok(())
+}
+
 #[test]
 fn a_plan_alone_touches_nothing() -> Outcome {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));

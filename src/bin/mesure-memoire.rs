@@ -387,7 +387,8 @@ pub(crate) fn planned(options: &ExploreOptions) -> Result<Plan, LabError> {
 
 /// A bar for a person at a terminal, plain lines elsewhere.
 fn exploration_progress() -> impl FnMut(&Progress<'_>) {
-    let bar = stderr().is_terminal().then(|| ProgressBar::new(0).with_style(bar_style()));
+    // None is drawn on a terminal without control sequences either.
+    let bar = Some(ProgressBar::new(0).with_style(bar_style())).filter(|bar| !bar.is_hidden());
     move |progress| match &bar {
         None => complain(&progress.to_string()),
         Some(bar) => {
