@@ -1,6 +1,7 @@
 //! The lines of an exploration's file, one JSON object each: its plan, then one line a run. A merged
 //! file holds several plans, each before its runs.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, Read};
 
 use chrono::DateTime;
@@ -73,7 +74,8 @@ impl PlanRecord {
             schema_version: 1,
             artifact: "iteragpu-lab-v1".to_owned(),
             kind: PLAN.to_owned(),
-            exploration_id: format!("{:016x}", fastrand::u64(..)),
+            // fastrand would draw from the time since the machine started, which many rented ones share.
+            exploration_id: format!("{:016x}", RandomState::new().hash_one(())),
             started_at_utc: crate::measure::now(),
             environment,
             plan,
