@@ -1,5 +1,7 @@
 //! Configuration, phase rows and [`Measurement`]; every trial runs in a fresh worker process.
 
+#[cfg(any(feature = "csv", feature = "explore"))]
+mod check;
 mod device_time;
 mod progress;
 
@@ -17,6 +19,8 @@ use crate::protocol::Request;
 use crate::simulation::Simulation;
 use crate::worker::{Answer, OnRow, Recorded, WorkerProgram};
 
+#[cfg(any(feature = "csv", feature = "explore"))]
+pub(crate) use check::check;
 pub(crate) use device_time::check_device_passes;
 pub use device_time::{DeviceSeconds, DeviceTime, MAX_DEVICE_PASSES};
 

@@ -151,7 +151,7 @@ fn where_two_lines_contradict_each_other_both_are_named() -> Outcome {
     let lines = exploration(1)?;
     let first = place.file("first.jsonl", lines.concat())?;
     let failed = lines.iter().position(|line| line.contains("ne suffit pas")).ok_or("no failed run")?;
-    let cases = [("GPU 1", "GPU 9", 0, "le plan"), ("suffit", "manque", failed, &format!("l'essai {failed}"))];
+    let cases = [("T00:00:59", "T00:00:58", 0, "le plan"), ("suffit", "manque", failed, &format!("l'essai {failed}"))];
     for (old, new, number, subject) in cases {
         let mut changed = lines.clone();
         changed[number] = changed[number].replace(old, new);
@@ -218,6 +218,24 @@ fn a_run_without_its_plan_is_refused() -> Outcome {
     for (file, line) in [(place.file("run-first.jsonl", run_first)?, 1), (no_plan, 2)] {
         let said = place.refused(&[whole.clone(), file])?;
         assert!(said.contains(&format!("la ligne {line} n'est pas précédée, dans ce fichier, du plan")), "{said}");
+    }
+    // Measured on another machine, or with more than the plan asks for.
+    let measured = one.iter().find(|line| line.contains("\"measurement\":{")).ok_or("nothing measured")?;
+    let seconds =
+        r#"{"device_seconds":[1.0],"min_device_seconds":1.0,"median_device_seconds":1.0,"max_device_seconds":1.0}"#;
+    let device_time = format!(
+        r#","device_time":{{"passes":1,"scope":"","forward":{seconds},"graph_replay":null,"graph_replay_note":""}}}}}}"#
+    );
+    let observed = measured.replace("}}\n", &format!("{device_time}\n"));
+    let contradictory = observed.replace("\"passes\":1", "\"passes\":2");
+    for (run, words) in [
+        (measured.replace("GPU 1", "GPU 2"), "la ligne 2 ne suit pas le plan"),
+        (observed, "la ligne 2 ne suit pas le plan"),
+        (contradictory, "la ligne 2 contient une mesure incohérente"),
+    ] {
+        assert_ne!(run, *measured);
+        let said = place.refused(&[place.file("other.jsonl", one[0].clone() + &run)?])?;
+        assert!(said.contains(words), "{said}");
     }
     let misplaced = place.file("misplaced.jsonl", one[0].clone() + &one[1].replace("\"trial\":1", "\"trial\":2"))?;
     assert!(place.refused(&[misplaced])?.contains("la ligne 2 ne suit pas le plan de son exploration"));

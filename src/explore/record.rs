@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::{Plan, PlannedRun};
 use crate::environment::EnvironmentReport;
-use crate::measure::{MeasureConfig, Measurement, is_complete};
+use crate::measure::{MeasureConfig, Measurement, check};
 
 /// A longer line is no line of ours: 64 MiB, some 100,000 repetitions.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -96,10 +96,17 @@ impl PlanRecord {
             && self.plan.is_consistent()
     }
 
+    /// Whether `measurement` was made in this exploration's environment and has what its plan asks for.
+    fn is_made_so(&self, measurement: &Measurement) -> bool {
+        measurement.environment == self.environment
+            && measurement.device_time.as_ref().map(|time| time.passes) == self.plan.device_passes
+    }
+
     /// Whether `run` is one of this exploration's, as planned.
     pub(crate) fn holds(&self, run: &RunRecord) -> bool {
         let planned = self.planned(run.run_index);
         run.exploration_id == self.exploration_id
+            && run.measurement.as_ref().is_none_or(|measurement| self.is_made_so(measurement))
             && planned.is_some_and(|(planned, point)| planned.trial == run.trial && *point == run.configuration)
     }
 }
@@ -124,10 +131,7 @@ impl RunRecord {
     fn is_consistent(&self) -> bool {
         match (&self.measurement, &self.reason) {
             (Some(measurement), None) => {
-                measurement.configuration.chosen == self.configuration
-                    && is_complete(&self.configuration, &measurement.phases)
-                    && measurement.phases.iter().all(crate::measure::PhaseRow::is_consistent)
-                    && measurement.device_time.as_ref().is_none_or(crate::measure::DeviceTime::is_consistent)
+                measurement.configuration.chosen == self.configuration && check(measurement).is_ok()
             }
             (None, Some(_)) => true,
             _ => false,

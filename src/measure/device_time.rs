@@ -56,20 +56,10 @@ impl DeviceTime {
             graph_replay_note: observed.graph_failure.map(refused),
         }
     }
-
-    /// Whether one from a file can be what was observed, and says of itself what it holds.
-    #[cfg(feature = "explore")]
-    pub(crate) fn is_consistent(&self) -> bool {
-        let whole = |seconds: &DeviceSeconds| {
-            is_whole(&seconds.device_seconds, self.passes)
-                && *seconds == DeviceSeconds::of(seconds.device_seconds.clone())
-        };
-        whole(&self.forward) && self.graph_replay.as_ref().is_none_or(whole)
-    }
 }
 
 impl DeviceSeconds {
-    fn of(device_seconds: Vec<f64>) -> Self {
+    pub(super) fn of(device_seconds: Vec<f64>) -> Self {
         let mut sorted = device_seconds.clone();
         sorted.sort_by(f64::total_cmp);
         let at = |position: usize| sorted.get(position).copied().unwrap_or_default();
@@ -97,17 +87,16 @@ pub(crate) fn check_device_passes(passes: Option<u64>) -> Result<(), LabError> {
 /// Whether a worker's observations are what was asked for: one a pass, or a reason.
 pub(super) fn answers(asked: Option<u64>, observed: Option<&DeviceObservations>) -> bool {
     let (Some(passes), Some(observed)) = (asked, observed) else { return asked.is_none() && observed.is_none() };
-    let whole = |seconds: &Vec<f64>| is_whole(seconds, passes);
     let graph = match (&observed.graph_replay, &observed.graph_failure) {
-        (Some(seconds), None) => whole(seconds),
+        (Some(seconds), None) => are_whole(seconds, passes),
         (None, Some(_)) => true,
         _ => false,
     };
-    whole(&observed.forward) && graph
+    are_whole(&observed.forward, passes) && graph
 }
 
-/// One possible time a pass.
-fn is_whole(seconds: &[f64], passes: u64) -> bool {
+/// Whether there is one observation a pass.
+pub(super) fn are_whole(seconds: &[f64], passes: u64) -> bool {
     seconds.len() as u64 == passes && seconds.iter().all(|time| time.is_finite() && *time >= 0.0)
 }
 

@@ -6,7 +6,6 @@ use std::fs::{self, File, Metadata};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use chrono::DateTime;
 use csv::{Terminator, WriterBuilder};
 
 use super::summary::Tally;
@@ -14,9 +13,8 @@ use super::{BLANK_GRID, COLUMNS, RUN_ID, units};
 use crate::error::{LabError, shortened};
 use crate::export::{NewFile, not_synced, not_writable};
 use crate::json::push_inert;
-use crate::measure::{Measurement, PhaseRow, SyntheticModel, is_complete};
+use crate::measure::{Measurement, PhaseRow, check};
 use crate::settings::RuntimeSettings;
-use crate::simulation::Simulation;
 use crate::table::{MAX_RECORD, Table};
 use crate::temporary::{NotNamed, Temporary};
 
@@ -126,51 +124,6 @@ fn in_place_of_one(error: &serde_json::Error) -> String {
         serde_json::error::Category::Eof => format!("s'arrête avant la fin du JSON ({place})"),
         _ => format!("n'est pas du JSON ({place})"),
     }
-}
-
-/// A measurement may come from a file that people edited, or be put together by a program: what is
-/// wrong with it, in French.
-fn check(measurement: &Measurement) -> Result<(), String> {
-    let origin = (measurement.schema_version, measurement.artifact.as_str(), measurement.kind.as_str());
-    if origin != (1, "iteragpu-lab-v1", "allocator_measurement") {
-        let (version, artifact, kind) = origin;
-        return Err(format!(
-            "schema_version {version}, artifact « {} », kind « {} » au lieu de 1, iteragpu-lab-v1, allocator_measurement",
-            shortened(artifact, 40),
-            shortened(kind, 40)
-        ));
-    }
-    if DateTime::parse_from_rfc3339(&measurement.measured_at_utc).is_err() {
-        return Err(format!("measured_at_utc « {} » n'est pas une date", shortened(&measurement.measured_at_utc, 40)));
-    }
-    if let Err(error) = measurement.configuration.chosen.check() {
-        return Err(format!("la configuration n'est pas acceptée ({error})"));
-    }
-    if let Some(key) = contradiction(measurement) {
-        return Err(format!("{key} contredit la configuration"));
-    }
-    if !is_complete(&measurement.configuration.chosen, &measurement.phases) {
-        return Err(format!("{} phases, dont une manque, se répète ou n'est pas à sa place", measurement.phases.len()));
-    }
-    match measurement.phases.iter().find(|row| !row.is_consistent()) {
-        Some(row) => Err(format!("la durée ou les compteurs de {} {} sont impossibles", row.phase, row.run_index)),
-        None => Ok(()),
-    }
-}
-
-/// The key that does not go with the configuration, which has been checked.
-fn contradiction(measurement: &Measurement) -> Option<&'static str> {
-    let chosen = &measurement.configuration.chosen;
-    let model = SyntheticModel::of(chosen);
-    let goes_with = |simulation: &Simulation| {
-        simulation.kind == "allocator_simulation"
-            && simulation.configuration == *chosen
-            && simulation.synthetic_model == model
-    };
-    if measurement.synthetic_model != model {
-        return Some("synthetic_model");
-    }
-    measurement.simulation.as_ref().is_some_and(|simulation| !goes_with(simulation)).then_some("simulation")
 }
 
 /// A measurement on its way into a file.
