@@ -441,6 +441,8 @@ impl LabError {
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::NotWritable { .. } | Self::NotSynced { .. } | Self::NothingToSave { .. } => 1,
+            // What was refused in the middle is no wrong argument.
+            Self::ExplorationStopped { cause, .. } if matches!(**cause, Self::ExplorationRefused { .. }) => 1,
             Self::ExplorationStopped { cause, .. } => cause.exit_code(),
             _ => 2,
         }

@@ -243,6 +243,19 @@ impl Undisturbed {
     }
 }
 
+/// Whether both are of one file, whatever its names.
+#[cfg(all(unix, any(feature = "csv", feature = "explore")))]
+pub(crate) fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// Elsewhere, a file that is open cannot be replaced.
+#[cfg(all(not(unix), any(feature = "csv", feature = "explore")))]
+pub(crate) fn is_same(_: &Metadata, _: &Metadata) -> bool {
+    true
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use std::os::unix::fs::symlink;

@@ -5,7 +5,7 @@ mod common;
 
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -297,6 +297,107 @@ fn a_run_that_cannot_be_kept_is_no_half_line() -> Outcome {
     assert!(stopped_at(&output, kept), "{}", said(&output));
     assert!(laboratory.explore(&[SMALL, &["--resume"]].concat())?.status.success());
     laboratory.assert_complete()
+}
+
+/// Whoever takes the file away while it is written to: nothing more is measured into a file without a name,
+/// and what another program has put there is not touched.
+#[test]
+fn a_file_that_somebody_else_takes_or_changes_ends_the_exploration() -> Outcome {
+    let options = ["--vary", "width=1,2,3", "--base", "repeats=2", "--trials", "100"];
+    let changes: [fn(&Path) -> std::io::Result<()>; 4] = [
+        |path| fs::remove_file(path),
+        |path| fs::write(path, ""),
+        |path| writeln!(fs::File::options().append(true).open(path)?, "added"),
+        |path| fs::copy(path, path.with_extension("copy")).and_then(|_| fs::rename(path.with_extension("copy"), path)),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        let laboratory = Laboratory::new()?;
+        laboratory.put("slow")?;
+        let child = laboratory.command(&options).stderr(Stdio::piped()).spawn()?;
+        // Some runs are there.
+        while fs::read_to_string(laboratory.file()).unwrap_or_default().lines().count() < 3 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        change(&laboratory.file())?;
+        let after = fs::read(laboratory.file()).ok();
+        let output = child.wait_with_output()?;
+        assert_eq!(output.status.code(), Some(1), "{number}: {}", said(&output));
+        let words =
+            "» s'arrête : un autre programme a retiré, remplacé ou modifié ce fichier. Rien d'autre n'y a été écrit.";
+        assert!(said(&output).contains(words), "{number}: {}", said(&output));
+        // At most the run that was under way when it was copied.
+        let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
+        match (after, fs::read(laboratory.file()).ok()) {
+            (None, None) => {}
+            (Some(after), Some(now)) => {
+                assert!(now.starts_with(&after) && lines(&now) <= lines(&after) + 1, "{number}")
+            }
+            _ => return Err(format!("{number}: the file came or went").into()),
+        }
+        assert!(laboratory.noted("asked")?.len() < 300, "{number}: it went on to the end");
+    }
+    Ok(())
+}
+
+#[test]
+fn another_gpu_in_the_middle_ends_the_exploration_and_its_run_is_not_kept() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.put("slow")?;
+    let options = ["--vary", "width=1,2,3", "--base", "repeats=2", "--trials", "100"];
+    let child = laboratory.command(&options).stderr(Stdio::piped()).spawn()?;
+    while fs::read_to_string(laboratory.file()).unwrap_or_default().lines().count() < 3 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    laboratory.put("other-gpu")?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    let words = "s'arrête : l'environnement a changé (selected_device_pci_bus_id). Rien d'autre n'y a été écrit.";
+    assert!(said(&output).contains(words), "{}", said(&output));
+    assert!(!fs::read_to_string(laboratory.file())?.contains("0000:3C"));
+    Ok(())
+}
+
+/// What a refused call must not do: to cut a line off, or to take what follows an endless one for its rest.
+#[test]
+fn a_refused_file_keeps_its_last_line_and_all_that_follows_a_long_one() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(SMALL)?;
+    let whole = fs::read(laboratory.file())?;
+    let resume = [SMALL, &["--resume"]].concat();
+    fs::write(laboratory.file(), &whole[..whole.len() - 5])?;
+    let refused = laboratory.explore(&[&resume[..], &["--order-seed", "5"]].concat())?;
+    assert_eq!((refused.status.code(), fs::read(laboratory.file())?.len()), (Some(2), whole.len() - 5));
+
+    // The plan, a line of 64 MiB and a half, then all runs.
+    let plan_ends = whole.iter().position(|byte| *byte == b'\n').ok_or("no line")? + 1;
+    let mut long = whole[..plan_ends].to_vec();
+    long.resize(plan_ends + (64 << 20) + (1 << 19), b' ');
+    long.push(b'\n');
+    long.extend(&whole[plan_ends..]);
+    fs::write(laboratory.file(), &long)?;
+    let refused = laboratory.explore(&resume)?;
+    assert_eq!(refused.status.code(), Some(2), "{}", said(&refused));
+    assert!(said(&refused).contains("la ligne 2 est trop longue"), "{}", said(&refused));
+    assert_eq!(fs::metadata(laboratory.file())?.len(), long.len() as u64, "a refused file is left as it is");
+    Ok(())
+}
+
+/// The line of the most repetitions that a plan takes can be read again, whatever its numbers.
+#[test]
+fn a_run_of_the_most_repetitions_is_gone_on_with() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let options = ["--vary", "repeats=100000", "--base", "width=4", "--device-time", "10000"];
+    let refused = laboratory.explore(&["--vary", "repeats=100001"])?;
+    assert_eq!(refused.status.code(), Some(2));
+    assert!(said(&refused).contains("--repeats : « 100001 » refusé"), "{}", said(&refused));
+    laboratory.put("largest")?;
+    let output = laboratory.explore(&options)?;
+    assert!(output.status.success(), "{}", said(&output));
+    let length = fs::metadata(laboratory.file())?.len();
+    assert!((32 << 20..64 << 20).contains(&length), "{length}");
+    let again = laboratory.explore(&[&options[..], &["--resume"]].concat())?;
+    assert!(again.status.success() && said(&again).contains("dont 1 faites auparavant"), "{}", said(&again));
+    Ok(())
 }
 
 /// A terminal without control sequences draws no bar: it gets lines, as a log file does.

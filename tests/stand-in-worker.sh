@@ -10,6 +10,21 @@ rows() { row model_load 0; row inputs 0; row cold_forward 0; row warmup 0 ",\"it
 more_rows() { i=3; while [ $i -le "$repeats" ]; do row warm_forward $i; i=$((i + 1)); done; }
 environment='"environment":{"tch_version":"0.24.0","torch_version":"2.11.0+cu130","cuda_build_version":"13.0","hip_build_version":null,"visible_device_count":1,"selected_device":{"name":"Stand-in <script>","pci_bus_id":"0000:3B:00.0","total_bytes":7,"compute_capability":"7.5","bfloat16":"emulated"},"driver_version":null,"runtime_settings":{"allocator_backend":"native","expandable_segments":true,"large_segment_bytes":20971520,"max_split_bytes":null,"max_non_split_rounding_bytes":20971520,"roundup_power2_divisions":[],"garbage_collection_threshold":0.0,"cublas_workspace_bytes":8519680,"cublaslt_workspace_bytes":1048576,"set_outside":[]},"failure":null}'
 measured() { printf '{"message":"measured",%s,"synthetic_model":{"definition":"Linear(width,width), GELU, Linear(width,width)","parameter_count":%s,"parameter_bytes":%s}%s}\n' "$environment" "$parameters" "${bytes:-$((4 * parameters))}" "$device_time"; }
+largest() {
+  awk -v warmup="$warmup" -v repeats="$(printf %s "$1" | sed -n 's/.*"repeats":\([0-9]*\).*/\1/p')" 'BEGIN {
+    counters = "\"elapsed_seconds\":1.2345678901234567e-101"
+    split("baseline_allocated baseline_reserved end_allocated end_reserved peak_allocated peak_reserved", names, " ")
+    for (i = 1; i <= 6; i++) counters = counters ",\"" names[i] "_bytes\":18446744073709551615"
+    row = "{\"message\":\"phase\",\"row\":{\"phase\":\"%s\",\"run_index\":%d," counters "%s}}\n"
+    split("model_load inputs cold_forward", phases, " ")
+    for (i = 1; i <= 3; i++) printf row, phases[i], 0, ""
+    printf row, "warmup", 0, ",\"iterations\":" warmup
+    for (run = 1; run <= repeats; run++) printf row, "warm_forward", run, ""
+  }'
+  seconds=$(awk -v passes="$passes" 'BEGIN { for (i = 1; i <= passes; i++) printf "%s1.2345678901234567e-101", (i > 1 ? "," : "") }')
+  device_time=$(printf ',"device_time":{"forward":[%s],"graph_replay":[%s],"graph_failure":null}' "$seconds" "$seconds")
+  measured
+}
 failed() { printf '{"message":"failed","failure":{%s}}\n' "$1"; }
 
 read -r request
@@ -37,6 +52,8 @@ explorer)
   if [ -e "$beside/slow" ]; then sleep 0.05; fi
   if [ "$width" -ge 1000 ]; then failed '"kind":"out_of_gpu_memory","words":"CUDA out of memory."'; exit; fi
   if [ "$width" -eq 77 ]; then touch "$beside/gone"; kill -KILL $$; fi
+  # The longest answer that there is: numbers of as many digits as they may have.
+  if [ -e "$beside/largest" ]; then largest "$request"; exit; fi
   rows; more_rows; measured ;;
 no-graph) hello "$VERSION"; rows; device_time=$(observed "$passes" null '{"kind":"out_of_gpu_memory","words":"CUDA out of memory"}'); measured ;;
 few-passes) hello "$VERSION"; rows; device_time=$(observed 1 '[0.5]' null); measured ;;

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::record::{PlanRecord, Record, RunRecord, next_line, number_of};
+use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line, number_of};
 use crate::error::{LabError, shortened};
 use crate::export::NewFile;
 
@@ -172,7 +172,7 @@ impl<'a> Reading<'a> {
             if !bytes.ends_with(b"\n") {
                 // Not read to the end, unless nothing follows.
                 if source.next()?.is_some() {
-                    return Err(refused("est trop longue"));
+                    return Err(refused(TOO_LONG));
                 }
                 self.cut_lines += 1;
                 break;

@@ -14,6 +14,9 @@ use crate::measure::{Dtype, MeasureConfig, check_device_passes};
 /// Runs of one exploration at most: its plan is one line of its file.
 pub const MAX_RUNS: u64 = 100_000;
 
+/// Repetitions of one point at most: its measurement is one line of the file, and `measure` takes more.
+pub const MAX_REPEATS: u64 = 100_000;
+
 /// A dimension of the configuration that an exploration may vary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -209,7 +212,7 @@ impl Plan {
             return Err(LabError::invalid("points x trials", &found, format!("au plus {MAX_RUNS} mesures")));
         }
         let points = if options.product { product(&base, &vary) } else { series(&base, &vary) };
-        points.iter().try_for_each(|point| point.check().map(drop))?;
+        points.iter().try_for_each(check_point)?;
         let runs = drawn_order(points.len(), options);
         let &PlanOptions { product, trials, order_seed, device_passes } = options;
         Ok(Self { base, vary, product, trials, order_seed, device_passes, points, runs })
@@ -313,6 +316,15 @@ fn check_options(options: &PlanOptions) -> Result<(), LabError> {
     check_device_passes(options.device_passes)
 }
 
+fn check_point(point: &MeasureConfig) -> Result<(), LabError> {
+    point.check()?;
+    if point.repeats > MAX_REPEATS {
+        let expected = format!("dans une exploration, un entier de 1 à {MAX_REPEATS}");
+        return Err(LabError::invalid("repeats", &point.repeats.to_string(), expected));
+    }
+    Ok(())
+}
+
 fn product(base: &MeasureConfig, vary: &[Variation]) -> Vec<MeasureConfig> {
     vary.iter().fold(vec![base.clone()], |points, variation| {
         points.iter().flat_map(|point| variation.around(point).collect::<Vec<_>>()).collect()
@@ -396,7 +408,8 @@ mod tests {
     #[test]
     fn what_cannot_be_planned_is_refused_by_name() {
         let options = PlanOptions::default();
-        let cases: [(&[&str], &str); 12] = [
+        let cases: [(&[&str], &str); 13] = [
+            (&["repeats=5,100001"], "repeats"),
             (&[], "vary"),
             (&["width"], "vary"),
             (&["width="], "width"),

@@ -11,8 +11,11 @@ use super::plan::{Plan, PlannedRun};
 use crate::environment::EnvironmentReport;
 use crate::measure::{MeasureConfig, Measurement, check};
 
-/// A longer line is no line of ours: 64 MiB, some 100,000 repetitions.
+/// A longer line is no line of ours: 64 MiB, which a run of the most repetitions of a plan does not reach.
 const LONGEST_LINE: u64 = 64 << 20;
+
+/// What a longer one is said to be, after its number.
+pub(crate) const TOO_LONG: &str = "est trop longue";
 
 const PLAN: &str = "exploration_plan";
 const RUN: &str = "exploration_run";

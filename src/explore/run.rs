@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::plan::Plan;
-use super::record::{PlanRecord, Record, RunRecord, next_line};
+use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line};
 use crate::environment::{EnvironmentReport, usable_environment};
 use crate::error::{LabError, shortened};
-use crate::export::NewFile;
+use crate::export::{NewFile, not_writable};
 use crate::measure::{Extras, PHASES, measure_with};
+use crate::temporary::is_same;
 use crate::worker::WorkerProgram;
 
 /// What an exploration has come to. `Display` says it in French.
@@ -31,7 +32,7 @@ pub struct Explored {
 impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, resumed, runs, failed } = self;
-        let path = shortened(&path.to_string_lossy(), 120);
+        let path = shown(path);
         write!(f, "« {path} » contient les {runs} mesures du plan")?;
         if *resumed > 0 {
             write!(f, ", dont {resumed} faites auparavant")?;
@@ -141,6 +142,7 @@ pub fn explore(
     }
     let exploration = Exploration::open(output)?;
     exploration.check(plan, &environment)?;
+    exploration.drop_cut_line()?;
     exploration.run(&worker, tell)
 }
 
@@ -148,6 +150,8 @@ pub fn explore(
 struct Exploration {
     path: PathBuf,
     file: File,
+    /// Of its whole lines, in bytes.
+    length: u64,
     plan: PlanRecord,
     done: BTreeSet<u64>,
     failed: u64,
@@ -163,17 +167,22 @@ impl Exploration {
         }
     }
 
-    /// Reads what the file holds, and removes the start of a line whose writer was interrupted.
+    /// Reads what the file holds, but for the start of a line whose writer was interrupted.
     fn read(path: &Path, file: File) -> Result<Self, LabError> {
         let unreadable = |error| unreadable(path, error);
         let at = |number: u64, words: &str| refused(path, &format!("la ligne {number} {words}"));
         let mut lines = BufReader::new(file.try_clone().map_err(unreadable)?);
-        let (mut plan, mut done, mut failed, mut whole) = (None, BTreeSet::new(), 0, 0);
+        let (mut plan, mut done, mut failed, mut length) = (None, BTreeSet::new(), 0, 0);
         for number in 1.. {
-            let Some(line) = next_line(&mut lines).map_err(unreadable)?.filter(|line| line.ends_with(b"\n")) else {
+            let Some(line) = next_line(&mut lines).map_err(unreadable)? else { break };
+            if !line.ends_with(b"\n") {
+                // Not read to the end, unless nothing follows.
+                if next_line(&mut lines).map_err(unreadable)?.is_some() {
+                    return Err(at(number, TOO_LONG));
+                }
                 break;
-            };
-            whole += line.len() as u64;
+            }
+            length += line.len() as u64;
             match (Record::of(&line).map_err(|words| at(number, words))?, &plan) {
                 (Record::Plan(first), None) => plan = Some(*first),
                 (Record::Plan(_), Some(_)) => {
@@ -189,8 +198,12 @@ impl Exploration {
             }
         }
         let Some(plan) = plan else { return Err(refused(path, "aucun plan n'y figure")) };
-        file.set_len(whole).map_err(unreadable)?;
-        Ok(Self { path: path.to_owned(), file, plan, done, failed })
+        Ok(Self { path: path.to_owned(), file, length, plan, done, failed })
+    }
+
+    /// Only once nothing else speaks against going on: a refused file is left as it is.
+    fn drop_cut_line(&self) -> Result<(), LabError> {
+        self.file.set_len(self.length).map_err(|error| not_writable(&self.path, error))
     }
 
     /// Refuses to go on with another plan or in another environment.
@@ -201,15 +214,19 @@ impl Exploration {
                 format!("son plan n'est pas celui demandé ({keys}) ; pour reprendre, redonnez les mêmes options");
             return Err(refused(&self.path, &reason));
         }
-        self.check_environment(environment)
+        match self.changed_keys(environment) {
+            None => Ok(()),
+            Some(keys) => {
+                let reason = format!("ses mesures ont été commencées dans un autre environnement ({keys})");
+                Err(refused(&self.path, &reason))
+            }
+        }
     }
 
-    fn check_environment(&self, environment: &EnvironmentReport) -> Result<(), LabError> {
-        if self.plan.environment == *environment {
-            return Ok(());
-        }
-        let keys = differing_keys(&self.plan.environment, environment);
-        Err(refused(&self.path, &format!("ses mesures ont été commencées dans un autre environnement ({keys})")))
+    /// Where `environment` is not the one that the exploration began in.
+    fn changed_keys(&self, environment: &EnvironmentReport) -> Option<String> {
+        let began_in = &self.plan.environment;
+        (began_in != environment).then(|| differing_keys(began_in, environment))
     }
 
     fn run(mut self, worker: &WorkerProgram, tell: &mut dyn FnMut(&Progress<'_>)) -> Result<Explored, LabError> {
@@ -246,24 +263,34 @@ impl Exploration {
             Ok(measurement) => measurement.environment.clone(),
             Err(_) => usable_environment(worker, &point.device)?,
         };
-        self.check_environment(&environment)?;
+        if let Some(keys) = self.changed_keys(&environment) {
+            return Err(refused(&self.path, &format!("l'environnement a changé ({keys})")));
+        }
         Ok(RunRecord::new(&self.plan, run_index, outcome.map_err(|error: LabError| error.to_string())))
     }
 
     /// Puts the run's line on the disk, whole or not at all.
     fn keep(&mut self, run: &RunRecord) -> Result<(), LabError> {
-        let before = self.file.metadata().map(|file| file.len());
-        let written = self.file.write_all(&line(run)?).and_then(|()| self.file.sync_all());
-        if let Err(error) = written {
-            if let Ok(length) = before {
-                // What stays of the line would be cut by the next call.
-                let _ = self.file.set_len(length);
-            }
-            return Err(crate::export::not_writable(&self.path, error));
+        if !self.is_as_left() {
+            return Err(refused(&self.path, "un autre programme l'a retiré, remplacé ou modifié"));
         }
+        let line = line(run)?;
+        if let Err(error) = self.file.write_all(&line).and_then(|()| self.file.sync_all()) {
+            // What stays of the line would be cut by the next call.
+            let _ = self.file.set_len(self.length);
+            return Err(not_writable(&self.path, error));
+        }
+        self.length += line.len() as u64;
         self.done.insert(run.run_index);
         self.failed += u64::from(run.measurement.is_none());
         Ok(())
+    }
+
+    /// Whether the name still leads to this file, as long as it was: a lock keeps away only those who ask
+    /// for it, and runs in a file without a name would be lost.
+    fn is_as_left(&self) -> bool {
+        let (Ok(ours), Ok(named)) = (self.file.metadata(), self.path.metadata()) else { return false };
+        is_same(&ours, &named) && ours.len() == self.length
     }
 }
 
@@ -278,11 +305,15 @@ fn differing_keys<T: serde::Serialize>(one: &T, other: &T) -> String {
 }
 
 fn unreadable(path: &Path, error: io::Error) -> LabError {
-    LabError::unreadable(&shortened(&path.to_string_lossy(), 120), error)
+    LabError::unreadable(&shown(path), error)
 }
 
 fn refused(path: &Path, reason: &str) -> LabError {
-    LabError::ExplorationRefused { path: shortened(&path.to_string_lossy(), 120), reason: reason.to_owned() }
+    LabError::ExplorationRefused { path: shown(path), reason: reason.to_owned() }
+}
+
+fn shown(path: &Path) -> String {
+    shortened(&path.to_string_lossy(), 120)
 }
 
 /// A record as one line of JSON.

@@ -2,7 +2,7 @@
 //! in between, and never the same measurement twice.
 
 use std::fmt;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::json::push_inert;
 use crate::measure::{Measurement, PhaseRow, check};
 use crate::settings::RuntimeSettings;
 use crate::table::{MAX_RECORD, Table};
-use crate::temporary::{NotNamed, Temporary};
+use crate::temporary::{NotNamed, Temporary, is_same};
 
 /// Adds one row for every pass of `measurement` to the results file `to`, which is created with
 /// its header when nothing has that name.
@@ -349,18 +349,6 @@ fn last_byte(mut file: &File) -> io::Result<u8> {
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut last)?;
     Ok(last[0])
-}
-
-#[cfg(unix)]
-fn is_same(one: &Metadata, other: &Metadata) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    (one.dev(), one.ino()) == (other.dev(), other.ino())
-}
-
-/// Elsewhere, a file that is open cannot be replaced.
-#[cfg(not(unix))]
-fn is_same(_: &Metadata, _: &Metadata) -> bool {
-    true
 }
 
 #[cfg(test)]
