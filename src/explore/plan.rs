@@ -221,6 +221,10 @@ impl Plan {
     /// Whether it is what [`Plan::new`] makes of its own base, variations and options: a plan from a
     /// file may be anything.
     pub fn is_consistent(&self) -> bool {
+        // Before texts are made of them: a line has room for millions.
+        if self.vary.iter().map(|variation| variation.values.len() as u64).sum::<u64>() > MAX_RUNS {
+            return false;
+        }
         let vary: Vec<String> = self.vary.iter().map(ToString::to_string).collect();
         let &Self { product, trials, order_seed, device_passes, .. } = self;
         let options = PlanOptions { product, trials, order_seed, device_passes };
