@@ -357,6 +357,33 @@ fn another_gpu_in_the_middle_ends_the_exploration_and_its_run_is_not_kept() -> O
     Ok(())
 }
 
+/// Found before anything is measured, whether or not it was to go on with a file.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_place_that_takes_no_file_is_an_argument_to_correct() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    laboratory.explore(SMALL)?;
+    let resume = [SMALL, &["--resume"]].concat();
+    let tried = |place: &Path, options: &[&str]| -> Outcome {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
+        command.arg("explore").args(options).arg("--output").arg(place);
+        let output = command.env("ITERAGPU_WORKER", laboratory.stand_in.program()).output()?;
+        assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+        let words = "» : il ne peut pas être écrit (";
+        assert!(
+            said(&output).contains(words) && said(&output).contains("Rien n'a été mesuré ni écrit."),
+            "{}",
+            said(&output)
+        );
+        Ok(())
+    };
+    for options in [SMALL, &resume] {
+        tried(Path::new("/proc/exploration.jsonl"), options)?;
+        tried(&laboratory.file().join("inside-a-file"), options)?;
+    }
+    Ok(())
+}
+
 /// What a refused call must not do: to cut a line off, or to take what follows an endless one for its rest.
 #[test]
 fn a_refused_file_keeps_its_last_line_and_all_that_follows_a_long_one() -> Outcome {

@@ -134,7 +134,7 @@ pub fn explore(
     let output = output.as_ref();
     let is_new = !(resume && output.is_file());
     // Before the GPU is started: a taken name is found at once.
-    let new_file = is_new.then(|| NewFile::check(output)).transpose()?;
+    let new_file = is_new.then(|| NewFile::check(output).map_err(before_measuring)).transpose()?;
     let worker = WorkerProgram::locate()?;
     let environment = usable_environment(&worker, &plan.base.device)?;
     if let Some(file) = new_file {
@@ -159,7 +159,7 @@ struct Exploration {
 
 impl Exploration {
     fn open(path: &Path) -> Result<Self, LabError> {
-        let file = File::options().read(true).append(true).open(path).map_err(|error| unreadable(path, error))?;
+        let file = File::options().read(true).append(true).open(path).map_err(|error| not_open(path, &error))?;
         match file.try_lock() {
             Ok(()) => Self::read(path, file),
             Err(TryLockError::WouldBlock) => Err(refused(path, "une autre exploration y écrit en ce moment")),
@@ -306,6 +306,18 @@ fn differing_keys<T: serde::Serialize>(one: &T, other: &T) -> String {
 
 fn unreadable(path: &Path, error: io::Error) -> LabError {
     LabError::unreadable(&shown(path), error)
+}
+
+/// A place that takes no file is an argument to correct, found before anything was measured.
+fn before_measuring(error: LabError) -> LabError {
+    match error {
+        LabError::NotWritable { path, source } => not_open(Path::new(&path), &source),
+        other => other,
+    }
+}
+
+fn not_open(path: &Path, error: &io::Error) -> LabError {
+    refused(path, &format!("il ne peut pas être écrit ({})", io_words(error)))
 }
 
 fn refused(path: &Path, reason: &str) -> LabError {
