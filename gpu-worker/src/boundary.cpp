@@ -332,8 +332,12 @@ int iteragpu_end_capture(int index, void** executable, char* words, size_t size)
   return guarded(words, size, [&] {
     void* graph = nullptr;
     call_runtime("cudaStreamEndCapture", native_stream(index), &graph);
-    const auto destroy = runtime<int (*)(void*)>("cudaGraphDestroy");
-    const auto destroyed = std::unique_ptr<void, int (*)(void*)>(graph, destroy);
+    const auto destroy = [](void* noted) {
+      if (const auto end = runtime<int (*)(void*)>("cudaGraphDestroy")) {
+        end(noted);
+      }
+    };
+    const auto destroyed = std::unique_ptr<void, decltype(destroy)>(graph, destroy);
     call_runtime("cudaGraphInstantiateWithFlags", executable, graph, 0ULL);
   });
 }

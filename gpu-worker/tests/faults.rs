@@ -310,6 +310,39 @@ fn memory_that_ends_at_any_allocation_has_its_own_reason() -> Outcome {
     Ok(())
 }
 
+/// Also for a device that computes: a pass that cannot be captured takes nothing from what was measured.
+#[test]
+fn a_pass_that_is_not_captured_is_told_and_the_measurement_kept() -> Outcome {
+    let bench = Bench::new()?;
+    let measured = |faults: &str| {
+        let mut command = bench.command("measure");
+        command.args(["--device-time", "3"]).env("CUDA_FAULTS", faults).output()
+    };
+    let plain = measured("")?;
+    if plain.status.code() != Some(0) {
+        writeln!(stderr(), "skipped: {}", String::from_utf8_lossy(&plain.stderr).trim_end())?;
+        return Ok(());
+    }
+    let plain: Value = serde_json::from_slice(&plain.stdout)?;
+    assert!(plain["device_time"]["graph_replay"].is_object(), "{}", plain["device_time"]);
+    for (faults, words) in [
+        ("cudaStreamBeginCapture=901", "cudaStreamBeginCapture"),
+        ("cudaGraphInstantiateWithFlags=801", "cudaGraphInstantiateWithFlags"),
+        ("cudaGraphLaunch=801", "cudaGraphLaunch"),
+        ("cudaGraphLaunch@3=801", "cudaGraphLaunch"),
+    ] {
+        let output = measured(faults)?;
+        assert_eq!(output.status.code(), Some(0), "{faults}: {}", String::from_utf8_lossy(&output.stderr));
+        let kept: Value = serde_json::from_slice(&output.stdout)?;
+        assert_eq!(counters(&kept), counters(&plain), "{faults}");
+        let time = &kept["device_time"];
+        assert!(time["graph_replay"].is_null() && time["forward"].is_object(), "{faults}: {time}");
+        let note = time["graph_replay_note"].as_str().unwrap_or_default();
+        assert!(note.starts_with("Passage non capturé : ") && note.contains(words), "{faults}: {note}");
+    }
+    Ok(())
+}
+
 /// The phases without their times.
 fn counters(measurement: &Value) -> Vec<Value> {
     let mut phases = measurement["phases"].as_array().cloned().unwrap_or_default();

@@ -73,6 +73,10 @@ STAND_BEFORE(cudaMemGetInfo, (size_t* unused, size_t* total), (unused, total), (
 STAND_BEFORE(cudaGetLastError, (void), (), (void)0)
 STAND_BEFORE(cudaStreamIsCapturing, (void* stream, int* is), (stream, is), *is = 0)
 STAND_BEFORE(cudaDeviceGetStreamPriorityRange, (int* least, int* greatest), (least, greatest), *least = *greatest = 0)
+STAND_BEFORE(cudaStreamBeginCapture, (void* stream, int mode), (stream, mode), (void)0)
+STAND_BEFORE(cudaGraphInstantiateWithFlags, (void** ready, void* graph, unsigned long long flags), (ready, graph, flags),
+             *ready = NULL)
+STAND_BEFORE(cudaGraphLaunch, (void* ready, void* stream), (ready, stream), (void)0)
 /* The other properties stay as they were: libtorch reads none of them here. */
 STAND_BEFORE(cudaGetDeviceProperties, (char* properties, int device), (properties, device),
              memcpy(properties + OFFSET_OF_MEMORY_IN_PROPERTIES, &(size_t){MEMORY}, sizeof(size_t)))
