@@ -303,13 +303,17 @@ impl LabError {
                 "",
             ),
             Self::ExplorationStopped { path, done, runs, cause } => {
-                let cause = cause.explain();
-                let why = cause.sentence();
+                let why = cause.explain().sentence();
+                let happened = format!("Arrêt à {done}/{runs}, dans « {path} ». {}", why.trim_end_matches('.'));
+                // Its file or its environment is no longer the one that it began with.
+                if matches!(**cause, Self::ExplorationRefused { .. }) {
+                    return Explanation::of_file(happened, "L'exploration n'est pas finie.", "");
+                }
                 let go_on = "Pour continuer : la même commande avec --resume, ou la même cellule.";
                 Explanation::of_file(
-                    format!("Arrêt à {done}/{runs}, dans « {path} ». {}", why.trim_end_matches('.')),
+                    happened,
                     "L'exploration n'est pas finie ; son fichier garde les mesures faites.",
-                    [&cause.way_out, go_on].join(" ").trim_start(),
+                    [&cause.explain().way_out, go_on].join(" ").trim_start(),
                 )
             }
             Self::NotModelled { what } => Explanation::of_file(

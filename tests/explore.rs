@@ -322,8 +322,7 @@ fn a_file_that_somebody_else_takes_or_changes_ends_the_exploration() -> Outcome 
         let after = fs::read(laboratory.file()).ok();
         let output = child.wait_with_output()?;
         assert_eq!(output.status.code(), Some(1), "{number}: {}", said(&output));
-        let words =
-            "» s'arrête : un autre programme a retiré, remplacé ou modifié ce fichier. Rien d'autre n'y a été écrit.";
+        let words = "un autre programme l'a retiré, remplacé ou modifié. L'exploration n'est pas finie.";
         assert!(said(&output).contains(words), "{number}: {}", said(&output));
         // At most the run that was under way when it was copied.
         let lines = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'\n').count();
@@ -351,7 +350,7 @@ fn another_gpu_in_the_middle_ends_the_exploration_and_its_run_is_not_kept() -> O
     laboratory.put("other-gpu")?;
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));
-    let words = "s'arrête : l'environnement a changé (selected_device_pci_bus_id). Rien d'autre n'y a été écrit.";
+    let words = "l'environnement a changé (selected_device_pci_bus_id). L'exploration n'est pas finie.";
     assert!(said(&output).contains(words), "{}", said(&output));
     assert!(!fs::read_to_string(laboratory.file())?.contains("0000:3C"));
     Ok(())

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::plan::Plan;
 use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line};
 use crate::environment::{EnvironmentReport, usable_environment};
-use crate::error::{LabError, shortened};
+use crate::error::{LabError, io_words, shortened};
 use crate::export::{NewFile, not_writable};
 use crate::measure::{Extras, PHASES, measure_with};
 use crate::temporary::is_same;
