@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::error::LabError;
 use crate::json;
-use crate::measure::{Measurement, PHASES, PhaseRow};
+use crate::measure::{Measurement, PHASES, PhaseRow, WARM_FORWARD};
 use crate::simulation::RowComparison;
 pub use crate::spread::Spread;
 
@@ -399,8 +399,6 @@ fn times(phase: &str, measurement: &Measurement) -> Option<Times> {
 fn quotient((dividend, divisor): (f64, f64)) -> Option<f64> {
     Some(dividend / divisor).filter(|quotient| quotient.is_finite())
 }
-
-const WARM_FORWARD: &str = PHASES[PHASES.len() - 1];
 
 fn ranking(obstacles: Option<Obstacles>, times: Option<&TimesOfPhase>) -> Ranking {
     let (verdict, reason, comparable_if) = match (obstacles, times) {

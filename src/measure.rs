@@ -406,6 +406,9 @@ pub(crate) fn now() -> String {
 /// The phases in the order in which they run; the last one once for each repetition.
 pub(crate) const PHASES: [&str; 5] = ["model_load", "inputs", "cold_forward", "warmup", "warm_forward"];
 
+/// The last of them.
+pub(crate) const WARM_FORWARD: &str = PHASES[PHASES.len() - 1];
+
 /// Phase, number and passes of the row at `position`; none beyond the last repetition.
 fn expected_row(config: &MeasureConfig, position: u64) -> Option<(&'static str, u64, Option<u64>)> {
     match position {

@@ -13,7 +13,7 @@ use super::record::{PlanRecord, Record, RunRecord};
 use crate::environment::EnvironmentReport;
 use crate::error::{LabError, shortened};
 use crate::json;
-use crate::measure::{Measurement, PHASES};
+use crate::measure::{Measurement, WARM_FORWARD};
 use crate::simulation::simulation_of;
 use crate::spread::Spread;
 
@@ -336,7 +336,7 @@ impl Point {
     }
 
     fn add(&mut self, trial: u64, measurement: &Measurement, room: usize) {
-        for row in measurement.phases.iter().filter(|row| row.phase == PHASES[4]) {
+        for row in measurement.phases.iter().filter(|row| row.phase == WARM_FORWARD) {
             self.warm_forward.add(trial, row.elapsed_seconds, room);
         }
         if let Some(time) = &measurement.device_time {

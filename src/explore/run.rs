@@ -12,7 +12,7 @@ use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line};
 use crate::environment::{EnvironmentReport, usable_environment};
 use crate::error::{LabError, io_words, shortened};
 use crate::export::{NewFile, not_writable};
-use crate::measure::{Extras, PHASES, measure_with};
+use crate::measure::{Extras, WARM_FORWARD, measure_with};
 use crate::temporary::is_same;
 use crate::worker::WorkerProgram;
 
@@ -85,7 +85,8 @@ pub fn told(run: &RunRecord) -> String {
     let (batch, context, width, dtype) = (point.batch, point.context, point.width, point.dtype.name());
     let outcome = match (&run.measurement, &run.reason) {
         (Some(measurement), _) => {
-            let times = measurement.phases.iter().filter(|row| row.phase == PHASES[4]).map(|row| row.elapsed_seconds);
+            let times =
+                measurement.phases.iter().filter(|row| row.phase == WARM_FORWARD).map(|row| row.elapsed_seconds);
             format!("passage à chaud le plus court {:.6} s", times.fold(f64::INFINITY, f64::min))
         }
         (None, Some(reason)) => format!("échec. {reason}"),
