@@ -425,6 +425,17 @@ impl LabError {
         Self::InvalidArgument { name: name.to_owned(), found: shortened(found, 80), expected: expected.into() }
     }
 
+    /// The same refusal of an argument, under another name.
+    #[cfg(feature = "explore")]
+    pub(crate) fn of_argument(self, name: &str) -> Self {
+        match self {
+            Self::InvalidArgument { found, expected, .. } => {
+                Self::InvalidArgument { name: name.to_owned(), found, expected }
+            }
+            other => other,
+        }
+    }
+
     pub(crate) fn not_the_protocol(found: &str) -> Self {
         Self::NotTheProtocol { found: found.to_owned() }
     }

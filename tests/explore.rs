@@ -105,7 +105,9 @@ fn each_run_is_on_the_disk_before_the_next_one_starts() -> Outcome {
     let planned: Vec<u64> = plan.plan.runs.iter().map(|run| plan.plan.points[run.point].width).collect();
     assert_eq!(laboratory.noted("asked")?, planned, "in the order that was drawn");
     let text = said(&output);
-    for line in ["Plan : 3 points, 2 essais", "1/6 : essai 1", "6/6 : essai 2", "contient les 6 mesures du plan."] {
+    for line in
+        ["Plan : 3 points, 2 essais", "\n1/6, reste environ ", "6/6 : essai 2", "contient les 6 mesures du plan."]
+    {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(!text.contains('\r') && !text.contains('\u{1b}'), "plain lines where there is no terminal");
@@ -278,6 +280,25 @@ fn a_file_is_gone_on_with_only_by_its_own_plan_where_it_began() -> Outcome {
         refused(&resume, words)?;
         assert_eq!(fs::read_to_string(laboratory.file())?, content);
     }
+
+    // A line too long to be one, and what follows it, is no line that was cut.
+    let mut too_long = whole.clone();
+    too_long.resize(whole.len() + (64 << 20), b' ');
+    too_long.extend_from_slice(b"\n");
+    fs::write(laboratory.file(), &too_long)?;
+    refused(&resume, "la ligne 8 est trop longue")?;
+    assert_eq!(fs::metadata(laboratory.file())?.len(), too_long.len() as u64);
+    Ok(())
+}
+
+#[test]
+fn a_plan_of_one_and_what_became_of_it_are_told_in_the_singular() -> Outcome {
+    let laboratory = Laboratory::new()?;
+    let single = ["--vary", "width=64", "--device-time", "1"];
+    let text = said(&laboratory.explore(&single)?);
+    assert!(text.contains("1 passage de plus par mesure.") && text.contains("contient la mesure du plan."), "{text}");
+    let text = said(&laboratory.explore(&[&single[..], &["--resume"]].concat())?);
+    assert!(text.contains("contient la mesure du plan, faite auparavant."), "{text}");
     Ok(())
 }
 
@@ -474,7 +495,11 @@ fn wrong_options_are_refused_by_name() -> Outcome {
     let laboratory = Laboratory::new()?;
     let cases: &[(&[&str], &str)] = &[
         (&[], "--vary"),
-        (&["--vary", "width=64,64"], "width"),
+        (&["--vary", "width=64,64"], "valeur de width : « 64 » refusé"),
+        (&["--vary", "width=0"], "valeur de width : « 0 » refusé"),
+        (&["--vary", "dtype=int8"], "valeur de dtype : « int8 » refusé"),
+        (&["--vary", "repeats=5,100001"], "valeur de repeats : « 100001 » refusé"),
+        (&["--vary", "width=1", "--base", "repeats=100001"], "valeur de repeats : « 100001 » refusé"),
         (&["--vary", "width=64", "--vary", "width=128"], "--vary"),
         (&["--vary", "hauteur=64"], "nom de dimension"),
         (&["--vary", "width=1", "--base", "batch"], "--base"),

@@ -151,7 +151,7 @@ fn where_two_lines_contradict_each_other_both_are_named() -> Outcome {
     let lines = exploration(1)?;
     let first = place.file("first.jsonl", lines.concat())?;
     let failed = lines.iter().position(|line| line.contains("ne suffit pas")).ok_or("no failed run")?;
-    let cases = [("T00:00:59", "T00:00:58", 0, "le plan"), ("suffit", "manque", failed, &format!("l'essai {failed}"))];
+    let cases = [("T00:00:59", "T00:00:58", 0, "le plan"), ("suffit", "manque", failed, &format!("la mesure {failed}"))];
     for (old, new, number, subject) in cases {
         let mut changed = lines.clone();
         changed[number] = changed[number].replace(old, new);
@@ -298,7 +298,7 @@ fn what_is_no_file_or_has_no_end_is_refused() -> Outcome {
     assert!(Command::new("mkfifo").arg(&pipe).status()?.success());
     for path in [pipe, PathBuf::from("/dev/zero")] {
         let said = place.refused(&[whole.clone(), path])?;
-        assert!(said.contains("» : n'est pas un fichier ordinaire. Rien n'a été mesuré ni écrit."), "{said}");
+        assert!(said.contains("» : ce n'est pas un fichier ordinaire. Rien n'a été mesuré ni écrit."), "{said}");
     }
     assert!(place.refused(&[whole.clone(), place.at("nowhere.jsonl")])?.contains("ne peut pas être lu"));
     // As long as a line may be, and longer: no newline is awaited for ever.
@@ -341,7 +341,7 @@ fn the_command_says_what_it_did_and_writes_nothing_over_anything() -> Outcome {
     };
     place.file("cut.jsonl", lines[0].clone() + "{\"kind\"")?;
     let done = run()?;
-    let said = "Nouveau fichier « all.jsonl » : explorations : 1 ; essais : 4 ; doublons retirés : 11 ; \
+    let said = "Nouveau fichier « all.jsonl » : explorations : 1 ; mesures : 4 ; doublons retirés : 11 ; \
                 dernières lignes coupées, laissées de côté : 1.\n";
     assert_eq!((done.status.code(), String::from_utf8(done.stderr)?.as_str()), (Some(0), said));
     assert!(done.stdout.is_empty());

@@ -159,7 +159,10 @@ fn what_cannot_be_simulated_says_why() -> Outcome {
     let point = &found.explorations[0].points[0];
     assert_eq!((point.simulated, found.explorations[0].points.len()), (None, 3));
     let table = found.table();
-    assert!(table.contains("Sans simulation, 3 points : ") && table.contains("expandable_segments=true"), "{table}");
+    assert!(
+        table.contains("3 points sans simulation. La simulation") && table.contains("expandable_segments=true"),
+        "{table}"
+    );
     assert!(table.contains("Compteurs et durées ne se comparent qu'à ceux d'une mesure aux mêmes réglages."));
     assert!(!found.page().contains("simulé,") && !table.contains("identique "), "{table}");
     Ok(())

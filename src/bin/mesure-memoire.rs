@@ -1,5 +1,5 @@
-//! `mesure-memoire`: estimate, environment, simulate, measure and compare from a shell. Results go to standard
-//! output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments or
+//! `mesure-memoire`: estimate, environment, simulate, measure, compare, explore and keep results from a shell.
+//! Results go to standard output, everything else to standard error. Exit codes: 0 done, 2 wrong arguments or
 //! measurement unavailable, 1 anything else.
 
 use std::ffi::OsString;
@@ -180,10 +180,10 @@ pub(crate) struct ExploreOptions {
     /// Ajoute le temps d'un passage à l'horloge du GPU, observé ce nombre de fois après les phases, de 1 à 10000
     #[arg(long, value_name = "NOMBRE", allow_hyphen_values = true)]
     pub(crate) device_time: Option<String>,
-    /// Fichier JSONL à créer, une ligne par mesure
+    /// Nouveau fichier JSONL à créer, une ligne par mesure ; inutile avec --dry-run
     #[arg(long, value_name = "FICHIER", required_unless_present = "dry_run", allow_hyphen_values = true)]
     pub(crate) output: Option<PathBuf>,
-    /// Affiche le plan et s'arrête là
+    /// Affiche le plan et s'arrête là, même sans GPU
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Continue un fichier interrompu, avec les mêmes options ; commence s'il n'existe pas
@@ -205,7 +205,7 @@ pub(crate) struct ReportOptions {
 pub(crate) enum ExploreTask {
     /// Réunit des fichiers d'exploration dans un nouveau fichier : machines à part, doublons retirés
     Merge(MergeOptions),
-    /// Affiche le tableau d'un fichier d'exploration, et en fait une page HTML à ouvrir ou à imprimer
+    /// Affiche les tableaux d'un fichier d'exploration, et en fait une page HTML à ouvrir ou à imprimer
     Report(ReportOptions),
 }
 

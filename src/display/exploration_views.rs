@@ -193,7 +193,7 @@ const TABLE_NOTE: &str = "Temps : la médiane, puis le plus court et le plus lon
      Pics : le plus grand de toutes les phases, puis, quand les essais diffèrent, le plus petit et le plus grand des essais. \
      « Identique » : les deux pics simulés sont ceux de chaque essai, à l'octet près ; sinon, le plus grand écart des essais, mesuré moins simulé.";
 
-const DEVICE_NOTE: &str = "GPU au repos, GPU graphe : les médianes des essais, à l'horloge du GPU, sur d'autres passages. \
+const DEVICE_NOTE: &str = "« GPU au repos », « GPU, graphe » : à l'horloge du GPU, sur d'autres passages ; la médiane des médianes des essais, puis la plus petite et la plus grande. \
      Au repos, un passage à la fois, y compris les instants où le GPU attend la machine ; en graphe, le plancher, sans ces attentes.";
 
 fn has_device_time(exploration: &ExplorationReport) -> bool {
@@ -367,7 +367,7 @@ fn with_simulation_notes(view: View, exploration: &ExplorationReport) -> View {
     }
     let shown = counts.len().min(MAX_ROWS);
     let view = counts.iter().take(shown).fold(view, |view, (reason, count)| {
-        view.note(format!("Sans simulation, {} : {reason}", counted(*count, "point", "points")))
+        view.note(format!("{} sans simulation. {reason}", counted(*count, "point", "points")))
     });
     match counts.len() - shown {
         0 => view,

@@ -57,7 +57,8 @@ pub(super) fn with_plan(view: View, plan: &Plan) -> View {
     let view = view.grid(grid).note(how).note(rest).note(order);
     match plan.device_passes {
         Some(passes) => {
-            view.note(format!("Temps à l'horloge du GPU : {} passages de plus par mesure.", integer(passes)))
+            let passes = counted(passes, "passage", "passages");
+            view.note(format!("Temps à l'horloge du GPU : {passes} de plus par mesure."))
         }
         None => view,
     }

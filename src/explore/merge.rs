@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 
-use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line, number_of};
+use super::record::{NextLine, PlanRecord, Record, RunRecord, TOO_LONG, next_line, number_of};
 use crate::error::{LabError, shortened};
 use crate::export::NewFile;
 
@@ -76,7 +76,7 @@ impl fmt::Display for Merged {
         let path = shown(path);
         write!(
             f,
-            "Nouveau fichier « {path} » : explorations : {explorations} ; essais : {runs} ; \
+            "Nouveau fichier « {path} » : explorations : {explorations} ; mesures : {runs} ; \
              doublons retirés : {duplicates} ; dernières lignes coupées, laissées de côté : {cut_lines}."
         )
     }
@@ -167,16 +167,16 @@ impl<'a> Reading<'a> {
         let mut source = Source::open(path)?;
         for line in 1.. {
             let offset = source.offset;
-            let Some(bytes) = source.next()? else { break };
             let refused = |reason: &str| refused(path, line, reason);
-            if !bytes.ends_with(b"\n") {
-                // Not read to the end, unless nothing follows.
-                if source.next()?.is_some() {
-                    return Err(refused(TOO_LONG));
+            let bytes = match source.next()? {
+                NextLine::Whole(bytes) => bytes,
+                NextLine::TooLong => return Err(refused(TOO_LONG)),
+                NextLine::Cut => {
+                    self.cut_lines += 1;
+                    break;
                 }
-                self.cut_lines += 1;
-                break;
-            }
+                NextLine::End => break,
+            };
             let place = Place { offset, line, fingerprint: self.copies.fingerprints.hash_one(&bytes), file };
             match Record::of(&bytes).map_err(refused)? {
                 Record::Plan(plan) => self.add_plan(plan, place)?,
@@ -263,7 +263,7 @@ impl<'a> Reading<'a> {
         let id = self.explorations[first.exploration as usize].id;
         let subject = match first.run_index {
             0 => "le plan".to_owned(),
-            index => format!("l'essai {index}"),
+            index => format!("la mesure {index}"),
         };
         let (path, line) = (shown(&self.files[first.place.file as usize]), first.place.line);
         let reason = format!("contredit la ligne {line} de « {path} » sur {subject} de l'exploration {id:016x}");
@@ -294,7 +294,7 @@ impl Copies<'_> {
         let source = &mut self.open.insert((place.file, source)).1;
         source.go_to(place.offset)?;
         match source.next()? {
-            Some(bytes) if self.fingerprints.hash_one(&bytes) == place.fingerprint => Ok(bytes),
+            NextLine::Whole(bytes) if self.fingerprints.hash_one(&bytes) == place.fingerprint => Ok(bytes),
             _ => Err(refused(path, place.line, CHANGED)),
         }
     }
@@ -312,16 +312,18 @@ impl<'a> Source<'a> {
         let metadata = path.metadata().map_err(|error| unreadable(path, error))?;
         // Opening something else, such as a pipe, might block or have effects.
         if !metadata.is_file() {
-            let reason = "n'est pas un fichier ordinaire".to_owned();
+            let reason = "ce n'est pas un fichier ordinaire".to_owned();
             return Err(LabError::ExplorationRefused { path: shown(path), reason });
         }
         let input = File::open(path).map_err(|error| unreadable(path, error))?;
         Ok(Self { path, input: BufReader::new(input), offset: 0 })
     }
 
-    pub(super) fn next(&mut self) -> Result<Option<Vec<u8>>, LabError> {
+    pub(super) fn next(&mut self) -> Result<NextLine, LabError> {
         let line = next_line(&mut self.input).map_err(|error| unreadable(self.path, error))?;
-        self.offset += line.as_ref().map_or(0, Vec::len) as u64;
+        if let NextLine::Whole(bytes) = &line {
+            self.offset += bytes.len() as u64;
+        }
         Ok(line)
     }
 

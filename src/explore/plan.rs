@@ -67,12 +67,17 @@ impl Dimension {
         }
     }
 
+    /// What a refusal calls one of its values: the dimension's name alone would be an option of `measure`.
+    fn value_name(self) -> String {
+        format!("valeur de {}", self.name())
+    }
+
     /// Reads `text` as a value of this dimension.
     fn read(self, text: &str) -> Result<Value, LabError> {
         match self {
-            Self::Dtype => text.parse().map(Value::Dtype),
-            Self::Seed => parse_seed(self.name(), text).map(Value::Number),
-            _ => parse_count(self.name(), text).map(Value::Number),
+            Self::Dtype => text.parse().map(Value::Dtype).map_err(|error| error.of_argument(&self.value_name())),
+            Self::Seed => parse_seed(&self.value_name(), text).map(Value::Number),
+            _ => parse_count(&self.value_name(), text).map(Value::Number),
         }
     }
 
@@ -189,7 +194,8 @@ impl Plan {
     ///
     /// # Errors
     /// [`LabError::InvalidArgument`] for a dimension or a value that is not accepted or named twice,
-    /// for a point that cannot be measured, and for more than [`MAX_RUNS`] runs.
+    /// for a point that cannot be measured or has more than [`MAX_REPEATS`] repetitions, and for more than
+    /// [`MAX_RUNS`] runs.
     ///
     /// # Examples
     /// ```
@@ -208,8 +214,8 @@ impl Plan {
         let sizes = vary.iter().map(|variation| variation.values.len() as u64);
         let count = if options.product { sizes.fold(1, u64::saturating_mul) } else { sizes.sum() };
         if count.saturating_mul(options.trials) > MAX_RUNS {
-            let found = format!("{count} x {}", options.trials);
-            return Err(LabError::invalid("points x trials", &found, format!("au plus {MAX_RUNS} mesures")));
+            let found = format!("{count} × {}", options.trials);
+            return Err(LabError::invalid("points × essais", &found, format!("au plus {MAX_RUNS} mesures")));
         }
         let points = if options.product { product(&base, &vary) } else { series(&base, &vary) };
         points.iter().try_for_each(check_point)?;
@@ -267,7 +273,7 @@ impl Variation {
         for text in texts.split(',') {
             let value = dimension.read(text)?;
             if !seen.insert(value) {
-                return Err(LabError::invalid(name, text, "chaque valeur une seule fois"));
+                return Err(LabError::invalid(&dimension.value_name(), text, "chaque valeur une seule fois"));
             }
             values.push(value);
         }
@@ -313,20 +319,19 @@ fn check_vary(vary: &[Variation]) -> Result<(), LabError> {
     Ok(())
 }
 
+fn check_point(point: &MeasureConfig) -> Result<(), LabError> {
+    if point.repeats > MAX_REPEATS {
+        let expected = format!("un entier de 1 à {MAX_REPEATS} pour une exploration");
+        return Err(LabError::invalid(&Dimension::Repeats.value_name(), &point.repeats.to_string(), expected));
+    }
+    point.check().map(drop)
+}
+
 fn check_options(options: &PlanOptions) -> Result<(), LabError> {
     if options.trials == 0 {
         return Err(LabError::invalid("trials", "0", "un entier strictement positif"));
     }
     check_device_passes(options.device_passes)
-}
-
-fn check_point(point: &MeasureConfig) -> Result<(), LabError> {
-    point.check()?;
-    if point.repeats > MAX_REPEATS {
-        let expected = format!("dans une exploration, un entier de 1 à {MAX_REPEATS}");
-        return Err(LabError::invalid("repeats", &point.repeats.to_string(), expected));
-    }
-    Ok(())
 }
 
 fn product(base: &MeasureConfig, vary: &[Variation]) -> Vec<MeasureConfig> {
@@ -413,18 +418,18 @@ mod tests {
     fn what_cannot_be_planned_is_refused_by_name() {
         let options = PlanOptions::default();
         let cases: [(&[&str], &str); 13] = [
-            (&["repeats=5,100001"], "repeats"),
+            (&["repeats=5,100001"], "valeur de repeats"),
             (&[], "vary"),
             (&["width"], "vary"),
-            (&["width="], "width"),
-            (&["width=64,,128"], "width"),
-            (&["width=0"], "width"),
-            (&["width=64,64"], "width"),
+            (&["width="], "valeur de width"),
+            (&["width=64,,128"], "valeur de width"),
+            (&["width=0"], "valeur de width"),
+            (&["width=64,64"], "valeur de width"),
             (&["width=64", "width=128"], "vary"),
             (&["height=1"], "nom de dimension"),
             (&["device=cuda:1"], "nom de dimension"),
-            (&["dtype=float64"], "dtype"),
-            (&["seed=9223372036854775808"], "seed"),
+            (&["dtype=float64"], "valeur de dtype"),
+            (&["seed=9223372036854775808"], "valeur de seed"),
             (&["width=4611686018427387904"], "width"),
         ];
         for (vary, name) in cases {
@@ -432,7 +437,7 @@ mod tests {
             assert!(said.starts_with(&format!("{name} :")), "{vary:?}: {said}");
         }
         let many = PlanOptions { trials: MAX_RUNS, ..PlanOptions::default() };
-        assert!(refused(&["width=1,2"], &many).starts_with("points x trials"));
+        assert!(refused(&["width=1,2"], &many).starts_with("points × essais"));
         assert!(refused(&["width=1"], &PlanOptions { trials: 0, ..PlanOptions::default() }).starts_with("trials"));
         for device_passes in [Some(0), Some(MAX_DEVICE_PASSES + 1)] {
             let options = PlanOptions { device_passes, ..PlanOptions::default() };

@@ -14,9 +14,6 @@ use crate::measure::{MeasureConfig, Measurement, check};
 /// A longer line is no line of ours: 64 MiB, which a run of the most repetitions of a plan does not reach.
 const LONGEST_LINE: u64 = 64 << 20;
 
-/// What a longer one is said to be, after its number.
-pub(crate) const TOO_LONG: &str = "est trop longue";
-
 const PLAN: &str = "exploration_plan";
 const RUN: &str = "exploration_run";
 
@@ -180,10 +177,29 @@ pub(crate) fn number_of(exploration_id: &str) -> Option<u64> {
     u64::from_str_radix(exploration_id, 16).ok().filter(|_| is_ours)
 }
 
-/// The next line with its newline; the start of one that is too long; the rest without a newline when
-/// its writer was interrupted. None at the end.
-pub(crate) fn next_line(input: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
+/// What comes next in a file of explorations.
+pub(crate) enum NextLine {
+    /// A line with its newline.
+    Whole(Vec<u8>),
+    /// The rest, without a newline: its writer was interrupted.
+    Cut,
+    /// No line of ours.
+    TooLong,
+    /// Nothing.
+    End,
+}
+
+/// What a refusal says of [`NextLine::TooLong`].
+pub(crate) const TOO_LONG: &str = "est trop longue";
+
+pub(crate) fn next_line(input: &mut impl BufRead) -> std::io::Result<NextLine> {
     let mut line = Vec::new();
-    let read = input.take(LONGEST_LINE).read_until(b'\n', &mut line)?;
-    Ok((read > 0).then_some(line))
+    let read = input.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line)?;
+    Ok(match read {
+        0 => NextLine::End,
+        _ if line.ends_with(b"\n") => NextLine::Whole(line),
+        // Not read to its end, unless nothing follows.
+        _ if input.fill_buf()?.is_empty() => NextLine::Cut,
+        _ => NextLine::TooLong,
+    })
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::merge::{Source, refused};
 use super::plan::Plan;
-use super::record::{PlanRecord, Record, RunRecord};
+use super::record::{NextLine, PlanRecord, Record, RunRecord, TOO_LONG};
 use crate::environment::EnvironmentReport;
 use crate::error::{LabError, shortened};
 use crate::json;
@@ -160,15 +160,15 @@ pub fn report(path: impl AsRef<Path>) -> Result<Report, LabError> {
     let path = path.as_ref();
     let (mut source, mut reading, mut last_line_cut) = (Source::open(path)?, Reading::new(MAX_KEPT), false);
     for number in 1.. {
-        let Some(line) = source.next()? else { break };
-        if !line.ends_with(b"\n") {
-            // Not read to the end, unless nothing follows.
-            if source.next()?.is_some() {
-                return Err(refused(path, number, "est trop longue"));
+        let line = match source.next()? {
+            NextLine::Whole(line) => line,
+            NextLine::TooLong => return Err(refused(path, number, TOO_LONG)),
+            NextLine::Cut => {
+                last_line_cut = true;
+                break;
             }
-            last_line_cut = true;
-            break;
-        }
+            NextLine::End => break,
+        };
         reading.take(&line).map_err(|words| refused(path, number, words))?;
     }
     if reading.explorations.is_empty() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::plan::Plan;
-use super::record::{PlanRecord, Record, RunRecord, TOO_LONG, next_line};
+use super::record::{NextLine, PlanRecord, Record, RunRecord, TOO_LONG, next_line};
 use crate::environment::{EnvironmentReport, usable_environment};
 use crate::error::{LabError, io_words, shortened};
 use crate::export::{NewFile, not_writable};
@@ -33,9 +33,15 @@ impl fmt::Display for Explored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { path, resumed, runs, failed } = self;
         let path = shown(path);
-        write!(f, "« {path} » contient les {runs} mesures du plan")?;
-        if *resumed > 0 {
-            write!(f, ", dont {resumed} faites auparavant")?;
+        match runs {
+            1 => write!(f, "« {path} » contient la mesure du plan")?,
+            _ => write!(f, "« {path} » contient les {runs} mesures du plan")?,
+        }
+        match (runs, resumed) {
+            (_, 0) => {}
+            (1, _) => f.write_str(", faite auparavant")?,
+            (_, 1) => f.write_str(", dont 1 faite auparavant")?,
+            _ => write!(f, ", dont {resumed} faites auparavant")?,
         }
         match failed {
             0 => f.write_str("."),
@@ -61,13 +67,11 @@ impl fmt::Display for Progress<'_> {
     /// One French line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.done, self.runs)?;
-        if let Some(run) = self.last {
-            write!(f, " : {}", told(run))?;
+        if let Some(remaining) = self.remaining() {
+            write!(f, ", {remaining}")?;
         }
-        match self.remaining() {
-            Some(remaining) => write!(f, " ; {remaining}"),
-            None => Ok(()),
-        }
+        // Last, as a reason is made of sentences.
+        self.last.map_or(Ok(()), |run| write!(f, " : {}", told(run)))
     }
 }
 
@@ -175,19 +179,16 @@ impl Exploration {
         let mut lines = BufReader::new(file.try_clone().map_err(unreadable)?);
         let (mut plan, mut done, mut failed, mut length) = (None, BTreeSet::new(), 0, 0);
         for number in 1.. {
-            let Some(line) = next_line(&mut lines).map_err(unreadable)? else { break };
-            if !line.ends_with(b"\n") {
-                // Not read to the end, unless nothing follows.
-                if next_line(&mut lines).map_err(unreadable)?.is_some() {
-                    return Err(at(number, TOO_LONG));
-                }
-                break;
-            }
+            let line = match next_line(&mut lines).map_err(unreadable)? {
+                NextLine::Whole(line) => line,
+                NextLine::TooLong => return Err(at(number, TOO_LONG)),
+                NextLine::Cut | NextLine::End => break,
+            };
             length += line.len() as u64;
             match (Record::of(&line).map_err(|words| at(number, words))?, &plan) {
                 (Record::Plan(first), None) => plan = Some(*first),
                 (Record::Plan(_), Some(_)) => {
-                    return Err(at(number, "commence un second plan : un fichier fusionné ne se reprend pas"));
+                    return Err(at(number, "commence un second plan : un fichier réuni ne se reprend pas"));
                 }
                 (Record::Run(_), None) => return Err(at(number, "précède tout plan")),
                 (Record::Run(run), Some(plan)) => {
