@@ -223,7 +223,7 @@ fn is_same(first: &Measurement, second: &Measurement) -> bool {
 }
 
 /// Every key of two objects, each once with both values; objects inside them key by key.
-fn pairs(prefix: &str, first: &Value, second: &Value) -> Vec<Difference> {
+pub(crate) fn pairs(prefix: &str, first: &Value, second: &Value) -> Vec<Difference> {
     match (first, second) {
         (Value::Object(one), Value::Object(other)) => {
             let keys: BTreeSet<&String> = one.keys().chain(other.keys()).collect();

@@ -246,7 +246,8 @@ fn a_file_is_gone_on_with_only_by_its_own_plan_where_it_began() -> Outcome {
         (vec!["--order-seed", "5"], "order_seed"),
         (vec!["--device-time", "5"], "device_passes"),
         (vec!["--product"], "product"),
-        (vec!["--vary", "batch=1,2"], "vary"),
+        (vec!["--vary", "batch=1,2"], "(vary)"),
+        (vec!["--device", "cuda:1"], "(base.device)"),
     ] {
         refused(&[&resume[..], &other[..]].concat(), key)?;
     }
@@ -436,14 +437,14 @@ fn a_run_of_the_most_repetitions_is_gone_on_with() -> Outcome {
     let options = ["--vary", "repeats=100000", "--base", "width=4", "--device-time", "10000"];
     let refused = laboratory.explore(&["--vary", "repeats=100001"])?;
     assert_eq!(refused.status.code(), Some(2));
-    assert!(said(&refused).contains("--repeats : « 100001 » refusé"), "{}", said(&refused));
+    assert!(said(&refused).contains("valeur de repeats : « 100001 » refusé"), "{}", said(&refused));
     laboratory.put("largest")?;
     let output = laboratory.explore(&options)?;
     assert!(output.status.success(), "{}", said(&output));
     let length = fs::metadata(laboratory.file())?.len();
     assert!((32 << 20..64 << 20).contains(&length), "{length}");
     let again = laboratory.explore(&[&options[..], &["--resume"]].concat())?;
-    assert!(again.status.success() && said(&again).contains("dont 1 faites auparavant"), "{}", said(&again));
+    assert!(again.status.success() && said(&again).contains("la mesure du plan, faite auparavant"), "{}", said(&again));
     Ok(())
 }
 

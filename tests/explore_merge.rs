@@ -151,7 +151,8 @@ fn where_two_lines_contradict_each_other_both_are_named() -> Outcome {
     let lines = exploration(1)?;
     let first = place.file("first.jsonl", lines.concat())?;
     let failed = lines.iter().position(|line| line.contains("ne suffit pas")).ok_or("no failed run")?;
-    let cases = [("T00:00:59", "T00:00:58", 0, "le plan"), ("suffit", "manque", failed, &format!("la mesure {failed}"))];
+    let cases =
+        [("T00:00:59", "T00:00:58", 0, "le plan"), ("suffit", "manque", failed, &format!("la mesure {failed}"))];
     for (old, new, number, subject) in cases {
         let mut changed = lines.clone();
         changed[number] = changed[number].replace(old, new);

@@ -335,6 +335,7 @@ fn explored(options: &ExploreOptions) -> Result<ExitCode, LabError> {
         return Ok(print_result(&told.trim_end()));
     };
     complain(told.trim_end());
+    complain("\nPour interrompre : Ctrl+C. La même commande avec --resume continue sans rien refaire.\n");
     let explored = explore(&plan, output, options.resume, &mut exploration_progress())?;
     complain(&explored.to_string());
     Ok(ExitCode::SUCCESS)

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::plan::Plan;
 use super::record::{NextLine, PlanRecord, Record, RunRecord, TOO_LONG, next_line};
+use crate::compare::pairs;
 use crate::environment::{EnvironmentReport, usable_environment};
 use crate::error::{LabError, io_words, shortened};
 use crate::export::{NewFile, not_writable};
@@ -296,14 +297,15 @@ impl Exploration {
     }
 }
 
+/// What follows from the other keys of a plan says nothing more.
+const DERIVED: [&str; 2] = ["points", "runs"];
+
 /// The keys under which two records of the same type differ.
 fn differing_keys<T: serde::Serialize>(one: &T, other: &T) -> String {
     let (Ok(one), Ok(other)) = (serde_json::to_value(one), serde_json::to_value(other)) else { return String::new() };
-    let keys = one.as_object().into_iter().flatten();
-    keys.filter(|(key, value)| other.get(key) != Some(value))
-        .map(|(key, _)| key.as_str())
-        .collect::<Vec<_>>()
-        .join(", ")
+    let pairs = pairs("", &one, &other).into_iter();
+    let keys = pairs.filter(|pair| pair.first != pair.second && !DERIVED.contains(&pair.key.as_str()));
+    keys.map(|pair| pair.key).collect::<Vec<_>>().join(", ")
 }
 
 fn unreadable(path: &Path, error: io::Error) -> LabError {
