@@ -45,30 +45,20 @@ struct Golden {
 }
 
 #[test]
-fn the_readme_shows_the_estimate_that_the_command_prints() -> Outcome {
-    let readme = read("README.md")?;
-    let shown = block(&readme, "estimate").ok_or("no estimate")?;
-    let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
-    let output = Command::new(env!("CARGO_BIN_EXE_mesure-memoire")).args(&arguments).output()?;
-    let expected = [vec![shown[0].clone()], lines(&String::from_utf8(output.stdout)?)].concat();
-    expect_block(&readme, "estimate", &expected)
-}
-
-#[test]
-fn the_readme_shows_a_kept_environment_and_a_kept_phase() -> Outcome {
-    let readme = read("README.md")?;
+fn a_kept_environment_and_a_kept_phase_are_shown() -> Outcome {
+    let document = read("docs/mesurer.md")?;
     let golden: Golden = serde_json::from_str(&read("docs/mesures/h200-golden.json")?)?;
     let Measurement { environment, phases, .. } = &golden.measurements[0];
     let command = format!("$ mesure-memoire environment --device {}", environment.requested_device);
-    expect_block(&readme, "environment", &[vec![command], lines(&environment.to_string())].concat())?;
+    expect_block(&document, "environment", &[vec![command], lines(&environment.to_string())].concat())?;
 
     let cold = serde_json::to_string_pretty(&phases[2])?;
-    expect_block(&readme, "cold_forward", &lines(&cold))
+    expect_block(&document, "cold_forward", &lines(&cold))
 }
 
 #[test]
-fn the_readmes_measure_command_is_accepted() -> Outcome {
-    let shown = block(&read("README.md")?, "measure").ok_or("no measure")?;
+fn the_shown_measure_command_is_accepted() -> Outcome {
+    let shown = block(&read("docs/mesurer.md")?, "measure").ok_or("no measure")?;
     let stand_in = StandIn::new("good")?;
     let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
@@ -79,36 +69,25 @@ fn the_readmes_measure_command_is_accepted() -> Outcome {
 }
 
 #[test]
-fn the_readme_shows_the_quote_that_the_command_prints() -> Outcome {
-    let readme = read("README.md")?;
-    let shown = block(&readme, "forfait").ok_or("no forfait")?;
+fn the_quote_that_the_command_prints_is_shown() -> Outcome {
+    let document = read("docs/tarifs/README.md")?;
+    let shown = block(&document, "forfait").ok_or("no forfait")?;
     let arguments: Vec<&str> = shown[0].split(' ').skip(2).collect();
     let output = Command::new(env!("CARGO_BIN_EXE_calcul-forfaits")).args(&arguments).output()?;
     let expected = [vec![shown[0].clone()], lines(&String::from_utf8(output.stdout)?)].concat();
-    expect_block(&readme, "forfait", &expected)
+    expect_block(&document, "forfait", &expected)
 }
 
-/// The command is taken from the document and run.
 #[test]
-fn the_readme_shows_what_fills_a_simulated_reserve() -> Outcome {
-    let readme = read("README.md")?;
-    let (_, rest) = readme.split_once("<!-- commande : simulate -->\n```console\n$ ").ok_or("no command")?;
-    let arguments: Vec<&str> = rest.lines().next().unwrap_or_default().split(' ').skip(1).collect();
-    let output = Command::new(env!("CARGO_BIN_EXE_mesure-memoire")).args(&arguments).output()?;
-    let simulation: iteragpu_lab::Simulation = serde_json::from_slice(&output.stdout)?;
-    expect_block(&readme, "breakdown", &lines(&serde_json::to_string_pretty(&simulation.breakdown)?))
-}
-
-/// The whole numbers of a line, with spaces between groups of three digits.
-#[test]
-fn the_readme_shows_the_plan_that_the_command_prints() -> Outcome {
+fn the_plan_that_the_command_prints_is_shown() -> Outcome {
     let options = ["--vary", "width=64,128,256,512", "--vary", "batch=1,2,4", "--base", "batch=1,context=16,width=64"];
     let mut explore = Command::new(env!("CARGO_BIN_EXE_mesure-memoire"));
     let output =
         explore.arg("explore").args(options).args(["--trials", "3", "--device-time", "50", "--dry-run"]).output()?;
-    expect_block(&read("README.md")?, "plan", &lines(&String::from_utf8(output.stdout)?))
+    expect_block(&read("docs/exploration.md")?, "plan", &lines(&String::from_utf8(output.stdout)?))
 }
 
+/// The whole numbers of a line, with spaces between groups of three digits.
 fn numbers(line: &str) -> Vec<u64> {
     let joined = line.replace([' ', '\u{a0}', '\u{202f}'], "_");
     let groups = joined.split(|c: char| !c.is_ascii_digit() && c != '_').map(|group| group.replace('_', ""));
@@ -201,7 +180,7 @@ fn the_timing_table_is_computed_from_the_raw_observations() -> Outcome {
 }
 
 #[test]
-fn the_readmes_ratios_are_those_of_the_first_benchmark() -> Outcome {
+fn the_shown_ratios_are_those_of_the_first_benchmark() -> Outcome {
     let document: Value = serde_json::from_str(&read("docs/mesures/h200-bench-1-16-64.json")?)?;
     let result = &document["results"][0];
     let process = |program: &str| median(&result[program]["process_seconds"]).ok_or("no observations");
@@ -218,7 +197,7 @@ fn the_readmes_ratios_are_those_of_the_first_benchmark() -> Outcome {
         warm("original")? / warm("iteragpu")?
     );
     let sentence = sentence.replace('.', ",");
-    assert!(read("README.md")?.contains(&sentence), "README.md should hold:\n{sentence}");
+    assert!(read("docs/mesurer.md")?.contains(&sentence), "docs/mesurer.md should hold:\n{sentence}");
     Ok(())
 }
 

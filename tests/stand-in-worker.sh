@@ -39,6 +39,11 @@ device_time=${passes:+$(observed "$passes" "[$(seconds "$passes")]" null)}
 parameters=$((2 * ${width:-0} * (${width:-0} + 1)))
 case $(basename "$0") in
 good) hello "$VERSION"; rows; measured ;;
+# Answers every request.
+obliging)
+  hello "$VERSION"
+  case $request in *'"request":"environment"'*) printf '{"message":"environment",%s}\n' "$environment"; exit ;; esac
+  rows; more_rows; measured ;;
 # Answers every request; what it has been asked is counted, and files beside it change its answers.
 explorer)
   beside=$(dirname "$0")

@@ -15,7 +15,7 @@ use crate::inspect::{Fault, Inspection, inspect};
 use crate::{UsageError, git_hook, workspace};
 
 const FOLDER: &str = "notebooks";
-/// How the README has people name their own executed copies; git ignores them too.
+/// How the documents have people name their own executed copies; git ignores them too.
 const PERSONAL: &str = "mon-";
 
 /// As long as the names of files get in a line.

@@ -1,5 +1,5 @@
 //! The project's notebooks through nbconvert and papermill, which people use without this program: from the
-//! repository's folder, from the notebooks' folder, and by the README's own commands from a folder with
+//! repository's folder, from the notebooks' folder, and by the document's own commands from a folder with
 //! spaces and accents in its path. Both programs end with 0 where a cell's `?` has failed, so that what the
 //! executed notebook holds is all that counts.
 
@@ -21,7 +21,8 @@ use crate::{clean, python, workspace};
 /// A folder as people have them.
 const AWKWARD: &str = "Mes modèles été 2026/ça";
 
-/// Stands in the README before the commands that are run here.
+/// Stands in this document before the commands that are run here.
+const DOCUMENT: &str = "docs/notebooks.md";
 const MARK: &str = "<!-- commandes : nbconvert et papermill -->\n```console\n";
 
 /// Notebooks that neither program refuses, and what they should show. The first never does, and its words on
@@ -37,7 +38,7 @@ pub fn check() -> Result<()> {
     good_notebooks_pass(folder.path())?;
     planted_faults_are_found(folder.path())?;
     parameters_are_refused(folder.path())?;
-    readme_commands_work(folder.path())?;
+    documented_commands_work(folder.path())?;
     if names()? != before {
         bail!("nbconvert ou papermill a laissé un fichier dans le projet");
     }
@@ -87,7 +88,7 @@ fn parameters_are_refused(outputs: &Path) -> Result<()> {
     let mut attempt = papermill(workspace::root(), NOTEBOOKS[0].0, outputs, "parameters").within("notebooks");
     attempt.command.args(["-p", "batch", "4"]);
     match workspace::output_of(&mut attempt.command) {
-        Ok(_) => bail!("papermill accepte des paramètres, contrairement à ce que dit le README"),
+        Ok(_) => bail!("papermill accepte des paramètres, contrairement à ce que dit {DOCUMENT}"),
         Err(error) if !format!("{error:#}").contains("No parameter translator") => Err(error),
         Err(_) if attempt.executed.exists() => bail!("papermill a écrit un notebook malgré les paramètres refusés"),
         Err(_) => Ok(()),
@@ -95,12 +96,12 @@ fn parameters_are_refused(outputs: &Path) -> Result<()> {
 }
 
 /// In a copy of the project: what these commands write lies beside the notebooks.
-fn readme_commands_work(folder: &Path) -> Result<()> {
+fn documented_commands_work(folder: &Path) -> Result<()> {
     let copy = folder.join(AWKWARD);
     copy_project(&copy)?;
-    let readme = fs::read_to_string(copy.join("README.md"))?;
-    let commands =
-        readme.split_once(MARK).and_then(|(_, rest)| rest.split_once("```")).context("README sans commandes")?.0;
+    let document = fs::read_to_string(copy.join(DOCUMENT))?;
+    let commands = document.split_once(MARK).and_then(|(_, rest)| rest.split_once("```"));
+    let commands = commands.with_context(|| format!("{DOCUMENT} sans commandes"))?.0;
     let mut shell = Command::new("sh");
     // Installed already, and by the same pins: pip has nothing to ask a network for.
     shell

@@ -134,10 +134,51 @@ fn run(task: &Task) -> anyhow::Result<ExitCode> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         in_french(Arguments::command()).debug_assert();
+    }
+
+    /// The texts of the READMEs and of every document.
+    fn documents(folder: &Path) -> anyhow::Result<String> {
+        let mut texts = String::new();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "md") {
+                texts += &fs::read_to_string(&path)?;
+            } else if path.is_dir() && path.starts_with(workspace::root().join("docs")) {
+                texts += &documents(&path)?;
+            }
+        }
+        Ok(texts)
+    }
+
+    /// What stands on lines of its own, as it does in a block to copy.
+    fn commands(document: &str) -> Vec<&str> {
+        let commands = document.lines().filter_map(|line| line.trim_start_matches("$ ").strip_prefix("cargo xtask "));
+        // Without the comment that some have.
+        commands.filter_map(|command| command.split(" #").next()).collect()
+    }
+
+    fn is_accepted(command: &str) -> bool {
+        Arguments::command().try_get_matches_from(["xtask"].into_iter().chain(command.split_whitespace())).is_ok()
+    }
+
+    #[test]
+    fn every_command_of_the_documents_is_accepted() -> anyhow::Result<()> {
+        let texts = documents(workspace::root())?;
+        let commands = commands(&texts);
+        assert!(commands.contains(&"lab") && commands.contains(&"test") && commands.len() > 8, "{commands:?}");
+        let refused: Vec<_> = commands.into_iter().filter(|command| !is_accepted(command)).collect();
+        assert!(refused.is_empty(), "{refused:?}");
+        for planted in ["labs", "lab --no-opens", "notebook --tags requires-gpu", "bench --ours"] {
+            assert!(!is_accepted(planted), "{planted}");
+        }
+        Ok(())
     }
 }
