@@ -39,6 +39,7 @@ pub fn check() -> Result<()> {
     planted_faults_are_found(folder.path())?;
     parameters_are_refused(folder.path())?;
     documented_commands_work(folder.path())?;
+    a_notebook_alone_says_what_it_lacks(folder.path())?;
     if names()? != before {
         bail!("nbconvert ou papermill a laissé un fichier dans le projet");
     }
@@ -114,6 +115,67 @@ fn documented_commands_work(folder: &Path) -> Result<()> {
         judge(&copy.join("notebooks").join(written), shown)?;
     }
     Ok(())
+}
+
+/// What a cell tells somebody who has downloaded the notebook and nothing else.
+const TOLD: &str = "prerequisites";
+
+/// Alone in a folder, the walk-through fails in the words that it quotes; with the line that it gives, it passes.
+fn a_notebook_alone_says_what_it_lacks(folder: &Path) -> Result<()> {
+    let [walkthrough, ..] = NOTEBOOKS else { bail!("un notebook attendu") };
+    let text = fs::read_to_string(workspace::root().join(walkthrough.0))?;
+    let notebook: Value = serde_json::from_str(&text)?;
+    let told = source(&notebook, TOLD)?;
+    let line = told.lines().find_map(|line| line.strip_prefix("`:dep ")).context("pas de ligne :dep")?;
+    let line = line.trim_end_matches('`').replace("/chemin/du/projet", &workspace::root().to_string_lossy());
+
+    let alone = folder.join("seul");
+    fs::create_dir_all(&alone)?;
+    fs::write(alone.join("lone.ipynb"), &text)?;
+    fs::write(alone.join("mended.ipynb"), with_dependency(&notebook, &line).to_string())?;
+    at_once([
+        &|| {
+            let mut attempt = nbconvert(&alone, "lone.ipynb", folder, "lone-nbconvert");
+            workspace::output_of(attempt.command.arg("--allow-errors")).map(drop)
+        },
+        &|| run(nbconvert(&alone, "mended.ipynb", folder, "mended-nbconvert"), walkthrough),
+    ])?;
+    let [failed, passed] = ["lone-nbconvert.ipynb", "mended-nbconvert.ipynb"].map(|name| folder.join(name));
+    if fails_as_told(&passed, &told).is_ok() || fails_as_told(&failed, "").is_ok() {
+        bail!("un notebook qui n'échoue pas comme il le dit n'a pas été trouvé");
+    }
+    fails_as_told(&failed, &told)
+}
+
+fn fails_as_told(executed: &Path, told: &str) -> Result<()> {
+    let executed: Value = serde_json::from_str(&fs::read_to_string(executed)?)?;
+    let said = faults(&executed, &[]).join("\n");
+    for words in ["failed to get `iteragpu-lab`", "failed to read", "cannot find function"] {
+        if !told.contains(words) || !said.contains(words) {
+            bail!("« {words} » manque dans la cellule {TOLD} ou dans ce que montre le notebook seul :\n{said}");
+        }
+    }
+    Ok(())
+}
+
+/// The text of a cell.
+fn source(notebook: &Value, id: &str) -> Result<String> {
+    let cells = notebook["cells"].as_array().into_iter().flatten();
+    let cell = cells.into_iter().find(|cell| cell["id"] == id).with_context(|| format!("pas de cellule {id}"))?;
+    Ok(cell["source"].as_array().into_iter().flatten().filter_map(Value::as_str).collect())
+}
+
+/// The notebook with another line in the place of each that loads the library.
+fn with_dependency(notebook: &Value, line: &str) -> Value {
+    let mut changed = notebook.clone();
+    let cells = changed["cells"].as_array_mut().into_iter().flatten();
+    let code = cells.filter(|cell| cell["cell_type"] == "code");
+    for text in code.flat_map(|cell| cell["source"].as_array_mut().into_iter().flatten()) {
+        if text.as_str().is_some_and(|text| text.starts_with(":dep ")) {
+            *text = Value::String(format!(":dep {line}\n"));
+        }
+    }
+    changed
 }
 
 /// All but what is built, installed or hidden, and the installed Python by a link.
