@@ -11,7 +11,7 @@ use common::exploration::{Outcome, failed, file, line, lines, measured, planned,
 use common::inert::assert_tags;
 use iteragpu_lab::explore::report::{Extremes, PointReport, Report};
 use iteragpu_lab::explore::{PlanOptions, PlanRecord, RunRecord, report};
-use iteragpu_lab::{LabError, Present, PriceList, show};
+use iteragpu_lab::{Dtype, LabError, Present, PriceList, show};
 use num_bigint::BigUint;
 use proptest::prelude::*;
 
@@ -283,7 +283,7 @@ fn what_is_no_exploration_is_refused_with_its_line() -> Outcome {
         (joined(&[lines[0], lines[1], lines[1]]), "la ligne 3 répète une mesure"),
         (joined(&[lines[0], lines[1], lines[0]]), "la ligne 3 répète un plan"),
         (joined(&[lines[0], &other_trial]), "la ligne 2 n'est pas du plan"),
-        (joined(&[lines[0], &other_environment]), "la ligne 2 a été mesurée dans un autre environnement"),
+        (joined(&[lines[0], &other_environment]), "la ligne 2 n'est pas du plan"),
         (
             joined(&[lines[0], &lines[1].replace("\"elapsed_seconds\":0", "\"elapsed_seconds\":-0")]),
             "la ligne 2 contient une mesure incohérente",
@@ -387,6 +387,10 @@ fn absurd_figures_are_drawn_or_left_out_and_break_nothing() -> Outcome {
             (small.run_index, small.configuration) = (index, plan.plan.points[planned.point].clone());
             let measurement = small.measurement.as_mut().ok_or("no measurement")?;
             measurement.configuration.chosen = small.configuration.clone();
+            let (width, dtype) = (small.configuration.width, small.configuration.dtype);
+            let count = 2 * width * (width + 1);
+            measurement.synthetic_model.parameter_count = count;
+            measurement.synthetic_model.parameter_bytes = count * if dtype == Dtype::Float32 { 4 } else { 2 };
             for row in measurement.phases.iter_mut().filter(|_| counter > 0) {
                 (row.baseline_allocated_bytes, row.end_allocated_bytes, row.peak_allocated_bytes) = (0, 1, counter);
                 (row.baseline_reserved_bytes, row.end_reserved_bytes, row.peak_reserved_bytes) = (0, 1, counter);

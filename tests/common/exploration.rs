@@ -70,6 +70,7 @@ pub fn run(record: &PlanRecord, run_index: u64, seconds: &[f64]) -> Outcome<RunR
         iterations: row.iterations,
     };
     measurement.phases = simulation.phases.iter().map(row).collect();
+    measurement.synthetic_model = simulation.synthetic_model;
     Ok(RunRecord { measurement: Some(measurement), ..ended })
 }
 
