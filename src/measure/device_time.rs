@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::protocol::DeviceObservations;
+use crate::spread::Spread;
 
 /// Most passes for the device's own time: each is an observation in the result.
 pub const MAX_DEVICE_PASSES: u64 = 10_000;
@@ -60,16 +61,10 @@ impl DeviceTime {
 
 impl DeviceSeconds {
     pub(super) fn of(device_seconds: Vec<f64>) -> Self {
-        let mut sorted = device_seconds.clone();
-        sorted.sort_by(f64::total_cmp);
-        let at = |position: usize| sorted.get(position).copied().unwrap_or_default();
-        let last = sorted.len().saturating_sub(1);
-        Self {
-            min_device_seconds: at(0),
-            median_device_seconds: f64::midpoint(at(last / 2), at(last.div_ceil(2))),
-            max_device_seconds: at(last),
-            device_seconds,
-        }
+        let all = Spread::of_times(&mut device_seconds.clone());
+        // Nobody asks for no pass.
+        let Spread { min, median, max } = all.unwrap_or(Spread { min: 0.0, median: 0.0, max: 0.0 });
+        Self { min_device_seconds: min, median_device_seconds: median, max_device_seconds: max, device_seconds }
     }
 }
 
